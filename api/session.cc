@@ -1,5 +1,6 @@
 #include "cairn/session.h"
 
+#include <functional>
 #include <utility>
 
 #include "api/conversions.h"
@@ -54,7 +55,9 @@ std::span<const float> Session::values(int variable) const {
 }
 
 std::array<std::span<const float>, 2> Session::value_places() const {
-  const auto places = impl_->session->steps().parameter_buffers();
+  auto places = impl_->session->steps().parameter_buffers();
+  // They change their roles with every step, and keep their addresses.
+  if (std::less<const float*>()(places[1].data(), places[0].data())) std::swap(places[0], places[1]);
   return {SpanOf(places[0]), SpanOf(places[1])};
 }
 

@@ -143,7 +143,7 @@ class CAIRN_EXPORT Session {
   std::span<const float> values() const;
   // Those of variable `variable` (its index in Job::variables), row-major.
   std::span<const float> values(int variable) const;
-  // The two places between which values() alternates.
+  // The two places between which values() alternates, always in the same order.
   std::array<std::span<const float>, 2> value_places() const;
   // The number of updates in values(). With kAsync, where every server counts its own: those of ps/0.
   int64_t version() const;

@@ -1,0 +1,21 @@
+"""Trains models of other libraries with Cairn's parameter servers.
+
+    job = cairn.init("ps0:2222,ps1:2222", worker=0, workers=2)
+    optimizer = cairn.torch.distribute(torch.optim.AdamW(model.parameters(), lr=1e-3), model, job)
+
+`cairn.torch` is for PyTorch; Job.start() and Job.push() are for NumPy arrays. The package writes nothing to the terminal:
+what it reports goes to the logger "cairn".
+"""
+
+import logging as _logging
+
+from cairn.errors import (ConnectionLost, DataDamaged, Error, InvalidArgument, JobEnded, MembershipLost, NoMemory, Refused,
+                          StepTimeout)
+from cairn.job import Job, Result, init
+from cairn.local import local
+from cairn.variables import Variables, connect
+
+__all__ = ["ConnectionLost", "DataDamaged", "Error", "InvalidArgument", "Job", "JobEnded", "MembershipLost", "NoMemory",
+           "Refused", "Result", "StepTimeout", "Variables", "connect", "init", "local"]
+
+_logging.getLogger("cairn").addHandler(_logging.NullHandler())

@@ -1,0 +1,5 @@
+"""`python -m cairn`: the program `cairn`."""
+
+from cairn import _programs
+
+_programs.cairn()

@@ -1,0 +1,53 @@
+"""The programs in the package: cairn, cairn-ps, cairn-worker."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import shutil
+import signal
+import sys
+
+from cairn.errors import Refused
+
+_PR_SET_PDEATHSIG = 1
+
+
+def path(program: str) -> str:
+    """The path of a program: in the package, in CAIRN_BIN_DIR, or on PATH."""
+    here = pathlib.Path(__file__).with_name("_bin") / program
+    if here.exists():
+        return str(here)
+    found = shutil.which(program, path=os.environ.get("CAIRN_BIN_DIR")) or shutil.which(program)
+    if found is None:
+        raise Refused(f"the program {program} is neither in the package nor in CAIRN_BIN_DIR or PATH", "FAILED_PRECONDITION")
+    return found
+
+
+def die_with_parent() -> None:
+    """In a child before exec: has the kernel end it when the parent's thread ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _run(program: str) -> None:
+    try:
+        executable = path(program)
+    except Refused as error:
+        sys.exit(f"{program}: {error}")
+    os.execv(executable, [program, *sys.argv[1:]])
+
+
+def cairn() -> None:
+    """The command `cairn`."""
+    _run("cairn")
+
+
+def cairn_ps() -> None:
+    """The command `cairn-ps`."""
+    _run("cairn-ps")
+
+
+def cairn_worker() -> None:
+    """The command `cairn-worker`."""
+    _run("cairn-worker")

@@ -1,0 +1,364 @@
+"""A worker of a training job: cairn.init()."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cairn import _native, cluster
+from cairn._options import connect_options, seconds
+from cairn.errors import Error, InvalidArgument, MembershipLost, Refused, code_number
+from cairn.keras_optimizer import optimizer_message
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_log = logging.getLogger("cairn")
+
+_MODES = {"sync": _native.Mode.SYNC, "async": _native.Mode.ASYNC, "ssp": _native.Mode.BOUNDED_STALENESS}
+_ENCODINGS = {"float32": _native.Encoding.FLOAT32, "bfloat16": _native.Encoding.BFLOAT16,
+              "float16": _native.Encoding.FLOAT16}
+
+
+class Result(NamedTuple):
+    """The servers' decision about a step."""
+
+    outcome: str  # "accepted", "stale" (computed from values that are too old) or "finished" (the job is over)
+    version: int  # updates in the values after the step
+    staleness: int  # updates between the values that were used and this update
+
+
+def init(servers: str | Sequence[str] | None = None, *, worker: int | None = None, workers: int | None = None,
+         connect_timeout: float = 300, step_timeout: float = 600, lease: float = 10,
+         tls: tuple[str, str, str] | None = None, job_token_file: str | os.PathLike[str] = "",
+         train_dir: str | os.PathLike[str] | None = None, save_steps: int = 0, save_secs: float = 0, keep: int = 5,
+         replication: int = 0, wire_dtype: str = "float32") -> Job:
+    """Describes the cluster and this worker's place in it. Nothing is connected before the variables are known.
+
+    Who this process is comes from the arguments; without `servers` from TF_CONFIG; without that from CAIRN_SERVERS
+    ("host:port,host:port") with RANK and WORLD_SIZE, which `torchrun` sets. Worker 0 is the chief: all workers begin with
+    its values, and it saves checkpoints and ends the servers.
+
+    connect_timeout, step_timeout: limits, in seconds, of waits before and during training. lease: a worker without a sign
+    of life for so many seconds is lost, and the others go on. tls: paths of certificate, key and CA. train_dir: the chief
+    saves a checkpoint there every save_steps updates or save_secs seconds and at the end, keeps the `keep` newest ones, and
+    resumes from the newest. replication: 1 keeps a copy of each server's values on another server. wire_dtype: the encoding
+    of gradients and values on the wire: float32, bfloat16 or float16.
+    """
+    servers, worker, workers = _place(servers, worker, workers)
+    if wire_dtype not in _ENCODINGS:
+        raise InvalidArgument(f"wire_dtype is {wire_dtype!r}, must be one of {', '.join(_ENCODINGS)}", "INVALID_ARGUMENT")
+    options = _native.SessionOptions()
+    options.connect = connect_options(servers, connect_timeout=connect_timeout, tls=tls, job_token_file=job_token_file)
+    options.worker = worker
+    options.step_timeout = seconds(step_timeout, "step_timeout")
+    if train_dir is not None:
+        options.checkpoint_directory = os.fspath(train_dir)
+        options.checkpoint_every_updates = save_steps
+        if save_secs:
+            options.checkpoint_every = seconds(save_secs, "save_secs")
+        options.checkpoints_to_keep = keep
+    description = _native.Job()
+    description.workers = workers
+    description.lease = seconds(lease, "lease")
+    description.backups = replication
+    description.encoding = _ENCODINGS[wire_dtype]
+    return Job(description, options)
+
+
+def _place(servers: str | Sequence[str] | None, worker: int | None, workers: int | None) -> tuple[str | Sequence[str], int, int]:
+    """Where the servers are, the number of this worker, and how many there are."""
+    if servers is None and "TF_CONFIG" in os.environ:
+        if worker is not None or workers is not None:
+            raise InvalidArgument("init() takes worker and workers from TF_CONFIG: omit them, or give servers too",
+                                  "INVALID_ARGUMENT")
+        try:
+            described = cluster.from_tf_config(os.environ["TF_CONFIG"])
+        except ValueError as error:
+            raise InvalidArgument(str(error), "INVALID_ARGUMENT") from None
+        return described.servers, described.worker, len(described.trainers)
+    if servers is None:
+        servers = os.environ.get("CAIRN_SERVERS")
+        if not servers:
+            raise InvalidArgument("init() needs servers, or TF_CONFIG or CAIRN_SERVERS in the environment", "INVALID_ARGUMENT")
+    worker = _number(worker, "worker", "RANK", 0)
+    workers = _number(workers, "workers", "WORLD_SIZE", 1)
+    if workers < 1 or not 0 <= worker < workers:
+        raise InvalidArgument(f"worker is {worker} of {workers}, must be in [0, {workers})", "INVALID_ARGUMENT")
+    return servers, worker, workers
+
+
+def _number(value: int | None, name: str, variable: str, default: int) -> int:
+    if value is not None:
+        return value
+    text = os.environ.get(variable, str(default))
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidArgument(f"{name}: the environment variable {variable} is {text!r}, must be a number",
+                              "INVALID_ARGUMENT") from None
+
+
+class Job:
+    """A worker of a job; made by init(). All calls come from one thread. A context manager that calls close().
+
+    The calls that wait have the time limits of init(), and end within 0.2 s after Ctrl-C. In a forked process, every call
+    raises: a connection belongs to the process that made it.
+    """
+
+    def __init__(self, description: _native.Job, options: _native.SessionOptions) -> None:
+        self._description = description
+        self._options = options
+        self._session: _native.Session | None = None
+        self._names: dict[str, int] = {}
+        self._shapes: list[tuple[int, ...]] = []
+        self._closed = False
+
+    # --- Who this is ---
+
+    @property
+    def worker(self) -> int:
+        """This worker's number. 0 is the chief."""
+        return self._options.worker
+
+    @property
+    def workers(self) -> int:
+        return self._description.workers
+
+    @property
+    def servers(self) -> list[str]:
+        """The addresses of the servers, in the order of their task index."""
+        return list(self._options.connect.servers)
+
+    @property
+    def is_chief(self) -> bool:
+        return self.worker == 0
+
+    # --- Start ---
+
+    def open(self, variables: Sequence[_native.Variable], optimizer: _native.Optimizer, *, mode: str,
+             max_staleness: int | None = None, updates: int = 0,
+             first_values: Callable[[npt.NDArray[np.float32]], None] | None = None) -> _native.Session:
+        """Joins the job with these variables. For integrations such as cairn.torch; start() is for arrays."""
+        if self._session is not None or self._closed:
+            raise Refused("this job has begun already: each job has one model; call init() again for another",
+                          "FAILED_PRECONDITION")
+        if mode not in _MODES:
+            raise InvalidArgument(f"mode is {mode!r}, must be one of {', '.join(_MODES)}", "INVALID_ARGUMENT")
+        description = self._description
+        description.variables = list(variables)
+        description.optimizer = optimizer
+        description.mode = _MODES[mode]
+        description.max_staleness = -1 if max_staleness is None else max_staleness
+        description.updates = updates
+        self._session = _native.Session(description, self._options, first_values, _log.info)
+        self._names = {variable.name: i for i, variable in enumerate(variables)}
+        self._shapes = [tuple(variable.shape) for variable in variables]
+        _open_jobs.add(self)
+        return self._session
+
+    @property
+    def session(self) -> _native.Session:
+        """The connection. Raises Refused before start() or cairn.torch.distribute()."""
+        if self._session is None:
+            raise Refused("the job has not begun: call start() or cairn.torch.distribute() first", "FAILED_PRECONDITION")
+        return self._session
+
+    def start(self, values: Mapping[str, npt.ArrayLike], optimizer: Any = "SGD", *, mode: str = "sync",
+              max_staleness: int | None = None, updates: int = 0) -> dict[str, npt.NDArray[np.float32]]:
+        """Joins the job, whose variables are `values`; returns those of the chief, or of a checkpoint.
+
+        optimizer: the name of a Keras optimizer, Keras' object {"class_name": ..., "config": {...}}, or a Keras optimizer.
+        mode: "sync", "async" or "ssp" (bounded staleness, which needs max_staleness). updates: the length of the job;
+        0: until the chief closes it.
+        """
+        import numpy as np
+        arrays = {name: np.array(_real(value, name), np.float32, order="C") for name, value in values.items()}
+        variables = [_variable(name, array.shape) for name, array in arrays.items()]
+        try:
+            rule = _optimizer(optimizer_message(optimizer))
+        except ValueError as error:
+            raise InvalidArgument(str(error), "INVALID_ARGUMENT") from None
+
+        def fill(flat: npt.NDArray[np.float32]) -> None:
+            np.concatenate([array.reshape(-1) for array in arrays.values()], out=flat)
+
+        self.open(variables, rule, mode=mode, max_staleness=max_staleness, updates=updates, first_values=fill)
+        return self._values()
+
+    # --- Steps with arrays ---
+
+    def push(self, gradients: Mapping[str, npt.ArrayLike], examples: int = 1) -> Result:
+        """Pushes a gradient of the current values, the mean over `examples` examples, which is its weight, and waits for the
+        update. A variable that is not in `gradients` has a gradient of zeros. With 0 examples, takes part in the round
+        without a gradient."""
+        session = self.session
+        import numpy as np
+        unknown = gradients.keys() - self._names.keys()
+        if unknown:
+            raise InvalidArgument(f"no such variable: {', '.join(sorted(unknown))}", "INVALID_ARGUMENT")
+        for name, index in self._names.items():
+            place = session.gradients(index)
+            if name not in gradients:
+                place[:] = 0
+                continue
+            gradient = np.asarray(_real(gradients[name], name), np.float32)
+            if gradient.shape != self._shapes[index]:
+                raise InvalidArgument(f"the gradient of {name!r} has the shape {list(gradient.shape)}, the variable "
+                                      f"{list(self._shapes[index])}", "INVALID_ARGUMENT")
+            place[:] = gradient.reshape(-1)
+        return self.step(lambda: session.begin_step(examples))
+
+    def step(self, begin: Callable[[], None]) -> Result:
+        """Makes one step. `begin` calls session.begin_step(); it is called again if the step was lost with a server or with
+        this worker's membership and must be repeated, as it was then."""
+        mark = self.mark()
+        begin()
+        return self.finish_step(mark, begin)
+
+    def mark(self) -> int:
+        """What tells finish_step(), after a recovery, whether a step that begins now has been counted."""
+        return self.session.version if self._description.mode == _native.Mode.SYNC else self.session.position
+
+    def finish_step(self, mark: int, begin: Callable[[], None]) -> Result:
+        """The end of step(), after `begin` was called at `mark`."""
+        session = self.session
+        while True:
+            try:
+                result = session.finish_step()
+                assert result is not None
+                return Result(result.outcome.name.lower(), session.version, result.staleness)
+            except MembershipLost as failure:
+                session.recover(code_number(failure), str(failure))
+            if session.finished:
+                return Result("finished", session.version, 0)
+            if self.mark() > mark:
+                return Result("accepted", session.version, 0)
+            if self.mark() < mark:
+                _log.warning("the servers lost their values and went back to the checkpoint of version %d", session.version)
+                return Result("stale", session.version, 0)
+            begin()
+
+    def pull(self) -> dict[str, npt.NDArray[np.float32]]:
+        """Fetches and returns the current values: {name: a copy}."""
+        self.session.pull()
+        return self._values()
+
+    @property
+    def values(self) -> dict[str, npt.NDArray[np.float32]]:
+        """The values after the last step: {name: a copy}."""
+        return self._values()
+
+    def _values(self) -> dict[str, npt.NDArray[np.float32]]:
+        session = self.session
+        place = session.place
+        return {name: session.values(place, index).reshape(self._shapes[index]).copy() for name, index in self._names.items()}
+
+    # --- State ---
+
+    @property
+    def version(self) -> int:
+        """The number of updates in the values."""
+        return self.session.version
+
+    @property
+    def position(self) -> int:
+        """The number of this worker's next step, also after a resume: a program may choose its examples by it."""
+        return self.session.position
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has made its last update."""
+        return self.session.finished
+
+    def save_checkpoint(self) -> None:
+        """On the chief: saves a checkpoint to train_dir now, and returns when it is on the disk."""
+        self.session.save_checkpoint()
+
+    def stats(self) -> dict[str, int]:
+        """Counters of the job, as TensorBoard, W&B and MLflow take them. On the chief."""
+        counters = self.session.counters()
+        return {name: getattr(counters, name)
+                for name in ("accepted", "stale", "duplicate", "rejected", "examples", "staleness_max")} | {"version": self.version}
+
+    # --- The end ---
+
+    def close(self, error: BaseException | str | None = None) -> None:
+        """Leaves the job with all work done: the chief waits for the other workers, saves a checkpoint if it has a train_dir,
+        and ends the servers. With `error`, the job ends with that failure for all workers. A second call does nothing."""
+        session, self._closed = self._session, True
+        if session is None or not session.made_in_this_process or self not in _open_jobs:
+            return
+        _open_jobs.discard(self)
+        if error is not None:
+            session.leave(_native.LeaveReason.FAILED, f"worker/{self.worker}: {error}")
+        else:
+            session.end()
+
+    def abandon(self) -> None:
+        """Leaves the job, which goes on without this worker. Best effort."""
+        session, self._closed = self._session, True
+        if session is None or not session.made_in_this_process or self not in _open_jobs:
+            return
+        _open_jobs.discard(self)
+        session.leave(_native.LeaveReason.STOPPED)
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            self.close()
+        elif isinstance(error, Exception) and not isinstance(error, Error):
+            self.close(f"{type(error).__name__}: {error}")
+        else:
+            self.abandon()
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise Refused("a job is a live connection and cannot be pickled: call cairn.init() in each process",
+                      "FAILED_PRECONDITION")
+
+
+def _real(value: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    import numpy as np
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise InvalidArgument(f"{name!r} has numbers of type {array.dtype}, must be real", "INVALID_ARGUMENT")
+    return array
+
+
+def _variable(name: str, shape: Sequence[int]) -> _native.Variable:
+    variable = _native.Variable()
+    variable.name = name
+    variable.shape = list(shape)
+    return variable
+
+
+def _optimizer(message: Mapping[str, Any]) -> _native.Optimizer:
+    optimizer = _native.Optimizer()
+    optimizer.name = message["name"]
+    optimizer.hyperparameters = message["hyperparameters"]
+    described = message.get("learning_rate_schedule")
+    if described is not None:
+        schedule = _native.LearningRateSchedule()
+        schedule.name = described["name"]
+        schedule.numbers = described["numbers"]
+        schedule.boundaries = described.get("boundaries", [])
+        schedule.values = described.get("values", [])
+        optimizer.schedule = schedule
+    return optimizer
+
+
+_open_jobs: weakref.WeakSet[Job] = weakref.WeakSet()
+
+
+@atexit.register
+def _leave_open_jobs() -> None:
+    for job in list(_open_jobs):
+        job.abandon()

@@ -1,0 +1,84 @@
+"""Converts Keras' description of an optimizer to the message OptimizerConfig of the servers."""
+
+import numbers
+
+import numpy as np
+
+
+def optimizer_message(optimizer):
+    """The fields of OptimizerConfig. `optimizer`: a name ("Adam"); Keras' object {"class_name": ..., "config": {...}},
+    whose learning_rate may be such an object of a schedule; or a Keras optimizer itself.
+
+    Every entry of the config is taken or refused with a ValueError that names it. The servers know which
+    hyperparameters an optimizer has, and refuse the others by name.
+    """
+    class_name, config = _class_and_config(optimizer, "optimizer")
+    message = {"name": class_name}
+    rate = config.get("learning_rate")
+    if _is_object(rate):
+        message["learning_rate_schedule"] = _schedule(rate)
+        config = {key: value for key, value in config.items() if key != "learning_rate"}
+    elif callable(rate):
+        raise ValueError(f"optimizer {class_name}: learning_rate is a function ({rate!r}), which servers cannot call: "
+                         "give a number or a Keras schedule")
+    message["hyperparameters"], lists = _numbers(config, f"optimizer {class_name}")
+    for key, values in lists.items():
+        raise ValueError(f"optimizer {class_name}: {key} is a list ({values}), must be a number")
+    return message
+
+
+def _is_object(value):
+    return isinstance(value, dict) or hasattr(value, "get_config")
+
+
+def _class_and_config(value, what):
+    if isinstance(value, str):
+        return value, {}
+    if hasattr(value, "get_config"):  # a Keras optimizer or schedule
+        return type(value).__name__, dict(value.get_config())
+    if not isinstance(value, dict) or not isinstance(value.get("class_name"), str):
+        raise ValueError(f"{what}: expected a name or {{'class_name': ..., 'config': {{...}}}}, found {value!r}")
+    unknown = value.keys() - {"class_name", "config", "module", "registered_name", "build_config", "shared_object_id"}
+    if unknown:
+        raise ValueError(f"{what} {value['class_name']}: unknown key {min(unknown)!r}; hyperparameters belong in 'config'")
+    config = value.get("config")
+    if config is not None and not isinstance(config, dict):
+        raise ValueError(f"{what} {value['class_name']}: config must be a dict, found {config!r}")
+    return value["class_name"], dict(config or {})
+
+
+def _schedule(value):
+    class_name, config = _class_and_config(value, "learning_rate")
+    scalars, lists = _numbers(config, f"learning_rate {class_name}")
+    unknown = lists.keys() - {"boundaries", "values"}
+    if unknown:
+        raise ValueError(f"learning_rate {class_name}: {min(unknown)} is a list, must be a number")
+    return {"name": class_name, "numbers": scalars, **lists}
+
+
+def _numbers(config, what):
+    """Returns the scalars and the lists of numbers of a config, without None and the name."""
+    scalars, lists = {}, {}
+    for key, value in config.items():
+        if value is None or key == "name":
+            continue
+        if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1):
+            lists[key] = [_number(entry, f"{what}: {key}") for entry in value]
+        else:
+            scalars[key] = _number(value, f"{what}: {key}")
+    return scalars, lists
+
+
+def _number(value, what):
+    if hasattr(value, "numpy") and not isinstance(value, np.ndarray):  # a tensor or a Keras variable
+        value = value.numpy()
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, (numbers.Real, np.bool_)):
+        return float(value)
+    if isinstance(value, str):  # a number in a configuration file
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    raise ValueError(f"{what} is {value!r} ({type(value).__name__}), must be a number")

@@ -1,0 +1,62 @@
+"""Servers on this machine, for notebooks and tests: cairn.local()."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+from cairn import _programs
+from cairn.errors import Error, InvalidArgument
+from cairn.job import Job, init
+
+_END_SECONDS = 10
+
+
+@contextlib.contextmanager
+def local(ps: int = 1, **options: Any) -> Iterator[Job]:
+    """Starts `ps` servers on this machine and yields the job of one worker on them; `options` are those of init().
+
+    The servers end with the job, with the block, and with this process. For several workers on a machine use
+    `cairn run --ps 1 --workers 2 program.py`.
+    """
+    if ps < 1:
+        raise InvalidArgument(f"ps is {ps}, must be above 0", "INVALID_ARGUMENT")
+    addresses = _free_addresses(ps)
+    command = [_programs.path("cairn-ps"), "--ps_hosts", ",".join(addresses), "--job_name", "ps"]
+    servers: list[subprocess.Popen[bytes]] = []
+    with contextlib.ExitStack() as stack:
+        for index in range(ps):
+            process = subprocess.Popen([*command, "--task_index", str(index)], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                       preexec_fn=_programs.die_with_parent)
+            servers.append(process)
+            stack.callback(_end, process)
+        job = init(addresses, worker=0, workers=1, **options)
+        try:
+            with job:
+                yield job
+        except Error as error:
+            dead = [f"ps/{i} ended with code {p.returncode}" for i, p in enumerate(servers) if p.poll() not in (None, 0)]
+            if dead:
+                raise type(error)(f"{error}; {', '.join(dead)}", error.code) from error
+            raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.communicate(timeout=_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
+def _free_addresses(count: int) -> list[str]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for held in sockets:
+            held.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{held.getsockname()[1]}" for held in sockets]

@@ -1,0 +1,16 @@
+"""PyTorch models on Cairn's servers.
+
+    job = cairn.init()
+    optimizer = cairn.torch.distribute(torch.optim.AdamW(model.parameters(), lr=1e-3), model, job)
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss_of(model(x), y).backward()          # gradients leave while backward goes on
+        optimizer.step(examples=len(x))          # the new values are in place
+    job.close()
+
+The rule of the optimizer runs on the servers, with torch's arithmetic. Nothing wraps the model: names stay.
+"""
+
+from cairn.torch.optimizer import DistributedOptimizer, distribute
+
+__all__ = ["DistributedOptimizer", "distribute"]

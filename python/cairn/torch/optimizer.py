@@ -1,0 +1,343 @@
+"""An optimizer of torch whose rule runs on the servers: distribute()."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from cairn import _native
+from cairn.errors import InvalidArgument, Refused
+from cairn.job import Job, Result
+from cairn.torch.rules import Rule
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_log = logging.getLogger("cairn")
+
+# [parameter group]: the learning rate and the other numbers; [trained parameter]: whether it requires a gradient now.
+_Settings = tuple[list[tuple[float, dict[str, float]]], list[bool]]
+
+_CONVERTED = (torch.bfloat16, torch.float16)
+
+
+def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Job, *, mode: str = "sync",
+               max_staleness: int | None = None, max_grad_norm: float | None = None, buffers: str = "mean",
+               updates: int = 0, eager: bool = True) -> DistributedOptimizer:
+    """Joins the job with the variables of `model`, and returns the optimizer for the training loop in place of
+    `optimizer`, whose rule, parameter groups and rates it takes over. Call it after loading values into the model; all
+    workers then have the chief's values, or those of the checkpoint that the job resumes from.
+
+    mode: "sync" (an update is the mean over all workers' examples), "async" or "ssp" (bounded staleness, which needs
+    max_staleness). max_grad_norm: the servers limit the norm of the mean gradient over all parameters, as
+    torch.nn.utils.clip_grad_norm_ does. buffers: "mean" (floating-point buffers, such as the averages of BatchNorm, are
+    the mean over the workers' examples after each step) or "local" (each worker keeps its own). updates: the length of the
+    job; 0: until the chief closes it. eager: gradients are sent while backward goes on; False: by step().
+
+    Raises InvalidArgument for an optimizer, a parameter or a setting that it names, and the errors of connecting.
+    """
+    return DistributedOptimizer(optimizer, model, job, mode=mode, max_staleness=max_staleness, max_grad_norm=max_grad_norm,
+                                buffers=buffers, updates=updates, eager=eager)
+
+
+class _Parameter:
+    """A parameter of the model, or a buffer: its variable, and the views of the memory that travels."""
+
+    def __init__(self, name: str, tensor: torch.Tensor, index: int, group: int | None) -> None:
+        self.name = name
+        self.tensor = tensor
+        self.index = index  # of the variable
+        self.group = group  # of the optimizer's parameter groups; None: not trained
+        self.gradient: torch.Tensor = tensor  # set by attach()
+        self.values: tuple[torch.Tensor, torch.Tensor] = (tensor, tensor)
+        self.in_place = isinstance(tensor, torch.nn.Parameter) and tensor.dtype == torch.float32 and tensor.device.type == "cpu"
+        self.installed = (0, 0)  # data_ptr() and _version of the tensor when the values were installed
+        self.usual_backwards = 0  # gradients that a step adds up, as seen in the last one
+        self.backwards = 0  # in this step
+        self.sent_version = -1  # gradient._version when it was announced; -1: not in this step
+
+    def attach(self, session: _native.Session) -> None:
+        shape = self.tensor.shape
+        self.gradient = torch.from_dlpack(session.gradients(self.index)).view(shape)
+        first, second = (torch.from_dlpack(session.values(place, self.index)).view(shape) for place in (0, 1))
+        self.values = (first, second)
+
+    def install(self, place: int) -> None:
+        """Makes the values in `place` those of the tensor: by reference where it can be, without a copy."""
+        if self.in_place:
+            self.tensor.data = self.values[place]
+            # A graph that was kept must not compute with values that it did not see.
+            torch.autograd.graph.increment_version(self.tensor)
+        else:
+            with torch.no_grad():
+                self.tensor.copy_(self.values[place])
+        self.installed = (self.tensor.data_ptr(), self.tensor._version)
+
+
+class DistributedOptimizer(torch.optim.Optimizer):
+    """Made by distribute(). Learning-rate schedulers take it as they take any optimizer; what they and the program change in
+    `param_groups` on the chief is in force on the servers from the step on.
+
+    A parameter that took no part in the loss has a gradient of zeros, as it has where another worker used it; one with
+    requires_grad=False is left as it is.
+
+    Gradients are final when backward() has added them up as often as in the step before: until then nothing is sent.
+    Another number in one step costs time and nothing else. What cannot be right raises: a gradient that was changed after
+    it was sent (by clip_grad_norm_: use max_grad_norm), or values that the program wrote into a parameter.
+    """
+
+    # torch.amp.GradScaler then leaves it to step() to divide by the scale and to leave out a step with infinities.
+    _step_supports_amp_scaling = True
+
+    def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Job, *, mode: str,
+                 max_staleness: int | None, max_grad_norm: float | None, buffers: str, updates: int, eager: bool) -> None:
+        self._rule = Rule(optimizer)
+        if buffers not in ("mean", "local"):
+            raise InvalidArgument(f"buffers is {buffers!r}, must be 'mean' or 'local'", "INVALID_ARGUMENT")
+        super().__init__(optimizer.param_groups, optimizer.defaults)
+        self.job = job
+        self.result: Result | None = None  # of the last step
+        self._eager = eager
+        self._parameters = _parameters(model, self.param_groups)
+        self._buffers = [] if buffers == "local" else _buffers(model, len(self._parameters))
+        self._trained = [p for p in self._parameters if p.group is not None]
+        self._by_tensor = {id(p.tensor): p for p in self._trained}
+        variables = [_variable(p) for p in [*self._parameters, *self._buffers]]
+        for number, parameter in enumerate(self._trained):
+            variables[parameter.index].group = number
+        for variable in variables:
+            if variable.moving_average_momentum is not None:
+                variable.group = len(self._trained)
+        self._groups = max(variable.group for variable in variables) + 1
+        self._session = job.open(variables,
+                                 self._description(max_grad_norm), mode=mode, max_staleness=max_staleness, updates=updates,
+                                 first_values=self._write_first_values)
+        self._interrupted = False  # a step has been sent, and its end was not waited for
+        self._examples = 1  # of the last step: the next one probably has as many
+        self._begun: tuple[int, _Settings] | None = None  # of the step in progress
+        self._last_settings: _Settings | None = None  # as the session knows them
+        self._mark = 0
+        for parameter in [*self._parameters, *self._buffers]:
+            parameter.attach(self._session)
+        self._install()
+        for parameter in self._trained:
+            parameter.tensor.register_post_accumulate_grad_hook(self._on_gradient)
+
+    # --- The loop ---
+
+    def step(self, closure: Callable[[], Any] | None = None, examples: int | None = None) -> Any:
+        """Ends a step: waits for the update and puts the new values in place.
+
+        examples: the number of examples of this worker's gradient, which is their mean: its weight in the update. By
+        default all workers' gradients have the same weight. With 0 the gradient does not count. Returns what `closure`
+        returns.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        weight = self._weight(1 if examples is None else examples)
+        self._finish(weight)
+        return loss
+
+    def _weight(self, examples: int) -> int:
+        """The examples of the step; 0 if a GradScaler has found an infinity."""
+        if isinstance(examples, bool) or int(examples) != examples or examples < 0:
+            raise InvalidArgument(f"examples is {examples!r}, must be a whole number of at least 0", "INVALID_ARGUMENT")
+        found = getattr(self, "found_inf", None)
+        return 0 if found is not None and bool(found) else int(examples)
+
+    def _finish(self, examples: int) -> None:
+        scale = getattr(self, "grad_scale", None)
+        if hasattr(self, "found_inf"):
+            self._send_late("a GradScaler scales the gradients")
+        self._check_unchanged()
+        settings = self._settings()
+        if self._begun is not None and self._begun[1] != settings:
+            self._send_late("param_groups changed between backward() and step()")
+        if self._begun is not None and self._begun[0] != examples:
+            self._cancel()
+        if self._begun is None:
+            self._begin(examples, settings)
+        for parameter in self._trained:
+            if parameter.sent_version < 0:
+                self._copy_gradient(parameter, scale)
+        for buffer in self._buffers:
+            buffer.gradient.copy_(buffer.tensor)
+        self._interrupted = True
+        try:  # if the step must be repeated, all gradients are where they were
+            self.result = self.job.finish_step(self._mark, lambda: self._begin_step(examples, settings))
+            self._interrupted = False
+        finally:
+            self._begun = None
+            for parameter in self._trained:
+                parameter.sent_version = -1
+                parameter.usual_backwards, parameter.backwards = parameter.backwards, 0
+        self._examples = examples or self._examples
+        self._install()
+
+    def _begin(self, examples: int, settings: _Settings) -> None:
+        if self._interrupted:  # by Ctrl-C
+            self.result = self.job.finish_step(self._mark, lambda: None)
+            self._interrupted = False
+            _log.warning("an interrupted step has ended; the gradients of this one belong to the values before it")
+        self._begin_step(examples, settings)
+
+    def _begin_step(self, examples: int, settings: _Settings) -> None:
+        if self.job.is_chief and settings != self._last_settings:
+            self._session.set_groups(self._group_settings(settings))
+            self._last_settings = settings
+        self._mark = self.job.mark()
+        self._session.begin_step(examples)
+        self._begun = (examples, settings)
+
+    def _send_late(self, reason: str) -> None:
+        """From now on, step() sends all gradients."""
+        if self._eager:
+            self._eager = False
+            _log.info("%s: step() sends the gradients from now on", reason)
+        self._cancel()
+
+    def _cancel(self) -> None:
+        """Takes back what this step has sent: step() sends it anew."""
+        if self._begun is not None:
+            self._session.cancel_step()
+            self._begun = None
+            for parameter in self._trained:
+                parameter.sent_version = -1
+
+    # --- Gradients ---
+
+    def _on_gradient(self, tensor: torch.Tensor) -> None:
+        """A backward() has added to the gradient of `tensor`."""
+        parameter = self._by_tensor[id(tensor)]
+        parameter.backwards += 1
+        if parameter.sent_version >= 0:  # one more than usual
+            self._cancel()
+        if not self._eager or parameter.backwards != parameter.usual_backwards:
+            return
+        if self._begun is None:
+            self._begin(self._examples, self._settings())
+        self._copy_gradient(parameter, None)
+        self._session.announce(parameter.index)
+        parameter.sent_version = parameter.gradient._version
+
+    def _copy_gradient(self, parameter: _Parameter, scale: torch.Tensor | None) -> None:
+        gradient = parameter.tensor.grad
+        if gradient is None:
+            parameter.gradient.zero_()
+            return
+        if gradient.is_sparse:
+            gradient = gradient.to_dense()
+        if gradient is not parameter.gradient:
+            parameter.gradient.copy_(gradient)
+        if scale is not None:
+            parameter.gradient.div_(scale.to(parameter.gradient.device))
+        if parameter.in_place:
+            parameter.tensor.grad = parameter.gradient
+
+    def _check_unchanged(self) -> None:
+        """Raises Refused if what was sent, or what the servers sent, was changed here."""
+        for parameter in self._parameters:
+            if parameter.sent_version >= 0 and (parameter.in_place and parameter.tensor.grad is not parameter.gradient
+                                                or parameter.gradient._version != parameter.sent_version):
+                self._cancel()
+                raise Refused(f"the gradient of {parameter.name!r} was changed after it had been sent: limit norms by "
+                              "distribute(max_grad_norm=...), or send by step(): distribute(eager=False)",
+                              "FAILED_PRECONDITION")
+            if (parameter.tensor.data_ptr(), parameter.tensor._version) != parameter.installed:
+                self._cancel()
+                raise Refused(f"the program has changed the values of {parameter.name!r}, which are the servers': load values "
+                              "before distribute()", "FAILED_PRECONDITION")
+
+    # --- Values ---
+
+    def _install(self) -> None:
+        place = self._session.place
+        for parameter in self._parameters:
+            parameter.install(place)
+        for buffer in self._buffers:
+            buffer.install(place)
+
+    def _write_first_values(self, flat: npt.NDArray[np.float32]) -> None:
+        values = torch.from_numpy(flat)
+        begin = 0
+        for parameter in [*self._parameters, *self._buffers]:
+            end = begin + parameter.tensor.numel()
+            values[begin:end].copy_(parameter.tensor.detach().reshape(-1))
+            begin = end
+
+    # --- Settings ---
+
+    def _description(self, max_grad_norm: float | None) -> _native.Optimizer:
+        description = _native.Optimizer()
+        description.name = self._rule.name
+        numbers = self._rule.hyperparameters(self.param_groups[0])
+        numbers["lr"] = self._rule.learning_rate(self.param_groups[0])
+        if max_grad_norm is not None:
+            if not max_grad_norm > 0:
+                raise InvalidArgument(f"max_grad_norm is {max_grad_norm!r}, must be above 0", "INVALID_ARGUMENT")
+            numbers["global_clipnorm"] = max_grad_norm
+        description.hyperparameters = numbers
+        return description
+
+    def _settings(self) -> _Settings:
+        groups = [(self._rule.learning_rate(group), self._rule.hyperparameters(group)) for group in self.param_groups]
+        return groups, [parameter.tensor.requires_grad for parameter in self._trained]
+
+    def _group_settings(self, settings: _Settings) -> list[_native.GroupSettings]:
+        """[group of the servers]: every trained parameter is a group, and the last one has the rest."""
+        of_servers = []
+        for parameter, trained in zip(self._trained, settings[1], strict=True):
+            assert parameter.group is not None
+            group = _native.GroupSettings()
+            group.learning_rate, hyper = settings[0][parameter.group]
+            if hasattr(group, "hyperparameters"): group.hyperparameters = hyper  # TEMP
+            group.untouched = not trained
+            of_servers.append(group)
+        return [*of_servers, *[_native.GroupSettings() for _ in range(self._groups - len(of_servers))]]
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        if hasattr(self, "_session"):
+            raise Refused("the parameters of a job are fixed: give all parameter groups to the optimizer before distribute()",
+                          "FAILED_PRECONDITION")
+        super().add_param_group(param_group)
+
+
+def _parameters(model: torch.nn.Module, groups: Iterable[dict[str, Any]]) -> list[_Parameter]:
+    group_of = {id(tensor): number for number, group in enumerate(groups) for tensor in group["params"]}
+    found = []
+    for name, tensor in model.named_parameters():
+        _check_type(name, tensor)
+        found.append(_Parameter(name, tensor, len(found), group_of.pop(id(tensor), None)))
+    if group_of:
+        raise InvalidArgument(f"the optimizer has {len(group_of)} parameters that the model does not have", "INVALID_ARGUMENT")
+    return found
+
+
+def _buffers(model: torch.nn.Module, first: int) -> list[_Parameter]:
+    floating = [(name, tensor) for name, tensor in model.named_buffers() if tensor.is_floating_point()]
+    for name, tensor in floating:
+        _check_type(name, tensor)
+    return [_Parameter(name, tensor, first + i, None) for i, (name, tensor) in enumerate(floating)]
+
+
+def _check_type(name: str, tensor: torch.Tensor) -> None:
+    if tensor.dtype != torch.float32 and tensor.dtype not in _CONVERTED:
+        raise InvalidArgument(f"{name!r} is {tensor.dtype}, must be float32, bfloat16 or float16: servers compute in float32",
+                              "INVALID_ARGUMENT")
+
+
+def _variable(parameter: _Parameter) -> _native.Variable:
+    variable = _native.Variable()
+    variable.name = parameter.name
+    variable.shape = list(parameter.tensor.shape)
+    if not isinstance(parameter.tensor, torch.nn.Parameter):
+        variable.moving_average_momentum = 0.0  # the mean of what the workers push
+    elif parameter.group is None:
+        variable.moving_average_momentum = 1.0  # constant
+    return variable

@@ -1,0 +1,201 @@
+#include "cairn/session.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/chrono.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "native/bindings.h"
+#include "native/waits.h"
+
+namespace cairn::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+// Arrays that refer to the session's memory and keep the session alive.
+using Array = nb::ndarray<nb::numpy, float, nb::ndim<1>, nb::device::cpu>;
+
+class PySession {
+ public:
+  // `first_values`: called with a writable array of all values, if the servers have none. May be None.
+  PySession(const Job& job, const SessionOptions& options, nb::object first_values, nb::callable log)
+      : waits_(std::move(log)) {
+    SessionOptions with_callbacks = options;
+    waits_.Attach(with_callbacks.connect);
+    if (!first_values.is_none()) {
+      with_callbacks.first_values = [this, &first_values](std::span<float> values) {
+        return Fill(first_values, values);
+      };
+    }
+    try {
+      waits_.Run([&] { return Session::Open(job, with_callbacks, &session_); });
+    } catch (...) {
+      if (failed_fill_) throw *std::move(failed_fill_);
+      throw;
+    }
+    variables_ = static_cast<int>(job.variables.size());
+  }
+
+  ~PySession() {
+    if (!waits_.made_here()) {
+      // A fork has the memory of the session, and none of its threads.
+      static_cast<void>(session_.release());
+      return;
+    }
+    const nb::gil_scoped_release without_gil;
+    session_.reset();
+  }
+
+  Session& session() {
+    waits_.CheckProcess();
+    return *session_;
+  }
+  Waits& waits() { return waits_; }
+
+  // Raises IndexError for a number that no variable has.
+  int Checked(int variable) const {
+    if (variable < 0 || variable >= variables_) {
+      throw nb::index_error(("no variable " + std::to_string(variable)).c_str());
+    }
+    return variable;
+  }
+
+ private:
+  Status Fill(const nb::object& first_values, std::span<float> values) {
+    const nb::gil_scoped_acquire with_gil;
+    try {
+      const size_t size = values.size();
+      first_values(Array(values.data(), {size}, nb::none()));  // with an owner, so that it is no copy
+      return Status();
+    } catch (nb::python_error& error) {
+      failed_fill_.emplace(std::move(error));
+      return Status(StatusCode::kCancelled, "the first values could not be computed");
+    }
+  }
+
+  Waits waits_;  // outlives the session, which calls it
+  std::unique_ptr<Session> session_;
+  std::optional<nb::python_error> failed_fill_;
+  int variables_ = 0;
+};
+
+Array View(std::span<const float> values, nb::handle owner) {
+  const size_t size = values.size();
+  return Array(const_cast<float*>(values.data()), {size}, owner);
+}
+
+// Which of value_places() has the current values: 0 or 1.
+int CurrentPlace(PySession& self) {
+  Session& session = self.session();
+  return session.values().data() == session.value_places()[0].data() ? 0 : 1;
+}
+
+std::optional<StepResult> Finish(PySession& self, std::optional<std::chrono::milliseconds> within) {
+  StepResult result;
+  bool done = true;
+  self.waits().Run([&] {
+    if (!within.has_value()) return self.session().FinishStep(&result);
+    return self.session().FinishStepWithin(*within, &done, &result);
+  });
+  if (!done) return std::nullopt;
+  return result;
+}
+
+}  // namespace
+
+void BindSession(nb::module_& module) {
+  nb::enum_<LeaveReason>(module, "LeaveReason")
+      .value("STOPPED", LeaveReason::kStopped)
+      .value("FAILED", LeaveReason::kFailed);
+  nb::class_<PySession>(module, "Session")
+      .def(nb::init<const Job&, const SessionOptions&, nb::object, nb::callable>(), nb::arg("job"), nb::arg("options"),
+           nb::arg("first_values").none(), nb::arg("log"))
+      // --- Values ---
+      .def(
+          "values",
+          [](nb::handle self, int place, int variable) {
+            PySession& session = nb::cast<PySession&>(self);
+            const std::span<const float> all = session.session().value_places()[static_cast<size_t>(place & 1)];
+            const std::span<const float> current = session.session().values();
+            const std::span<const float> part = session.session().values(session.Checked(variable));
+            return View(all.subspan(static_cast<size_t>(part.data() - current.data()), part.size()), self);
+          },
+          nb::arg("place"), nb::arg("variable"))
+      .def_prop_ro("place", &CurrentPlace)
+      .def_prop_ro("version", [](PySession& self) { return self.session().version(); })
+      .def("pull", [](PySession& self) { self.waits().Run([&] { return self.session().Pull(); }); })
+      // --- Steps ---
+      .def(
+          "gradients",
+          [](nb::handle self, int variable) {
+            PySession& session = nb::cast<PySession&>(self);
+            return View(session.session().gradients(session.Checked(variable)), self);
+          },
+          nb::arg("variable"))
+      .def(
+          "begin_step",
+          [](PySession& self, int64_t examples) { RaiseUnlessOk(self.session().BeginStep(examples)); },
+          nb::arg("examples"))
+      .def(
+          "announce", [](PySession& self, int variable) { RaiseUnlessOk(self.session().Announce(variable)); },
+          nb::arg("variable"))
+      .def("finish_step", &Finish, nb::arg("within").none() = nb::none())
+      .def("cancel_step", [](PySession& self) { self.waits().Run([&] { return self.session().CancelStep(); }); })
+      .def_prop_ro("finished", [](PySession& self) { return self.session().finished(); })
+      .def_prop_ro("position", [](PySession& self) { return self.session().position(); })
+      // --- Work items ---
+      .def_prop_ro("work_items", [](PySession& self) { return self.session().work_items(); })
+      .def("await_work", [](PySession& self) { self.waits().Run([&] { return self.session().AwaitWork(); }); })
+      .def_prop_ro("members", [](PySession& self) { return self.session().members(); })
+      // --- Failures and the end ---
+      .def(
+          "recover",
+          [](PySession& self, int code, const std::string& message) {
+            self.waits().Run(
+                [&] { return self.session().Recover(Status(static_cast<StatusCode>(code), message)); });
+          },
+          nb::arg("code"), nb::arg("message"))
+      .def("end", [](PySession& self) { self.waits().Run([&] { return self.session().End(); }); })
+      .def_prop_ro("ended", [](PySession& self) { return self.session().ended(); })
+      .def(
+          "leave",
+          [](PySession& self, LeaveReason reason, const std::string& message) {
+            self.waits().Run([&] {
+              self.session().Leave(reason, message);
+              return Status();
+            });
+          },
+          nb::arg("reason"), nb::arg("message") = "")
+      .def_prop_ro("made_in_this_process", [](PySession& self) { return self.waits().made_here(); })
+      // --- For the chief ---
+      .def("save_checkpoint",
+           [](PySession& self) { self.waits().Run([&] { return self.session().SaveCheckpoint(); }); })
+      .def(
+          "set_groups",
+          [](PySession& self, const std::vector<GroupSettings>& groups) {
+            RaiseUnlessOk(self.session().SetGroups(groups));
+          },
+          nb::arg("groups"))
+      .def("end_training", [](PySession& self) { self.waits().Run([&] { return self.session().EndTraining(); }); })
+      .def("counters",
+           [](PySession& self) {
+             Counters counters;
+             self.waits().Run([&] { return self.session().GetCounters(&counters); });
+             return counters;
+           })
+      .def_prop_ro("worker", [](PySession& self) { return self.session().worker(); });
+}
+
+}  // namespace cairn::python

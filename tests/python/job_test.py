@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Jobs of NumPy arrays: exact values, a worker's place, errors, signals, forks."""
+
+import json
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+import unittest
+from unittest import mock
+
+import numpy as np
+from support import SECONDS, local
+
+import cairn
+
+SGD = {"class_name": "SGD", "config": {"learning_rate": 0.5}}
+
+
+class ArraysTest(unittest.TestCase):
+
+    def test_values_are_exact(self):
+        with local(ps=2) as job:
+            values = job.start({"w": np.array([1, 2, 3.]), "b": 4}, SGD)
+            np.testing.assert_array_equal(values["w"], np.array([1, 2, 3], np.float32))
+            self.assertEqual(values["b"].shape, ())
+            result = job.push({"w": [2, 0, -2]}, examples=5)
+            self.assertEqual(result, ("accepted", 1, 0))
+            np.testing.assert_array_equal(job.values["w"], [0, 2, 4])
+            self.assertEqual(job.values["b"], 4)
+            self.assertEqual(job.push({}, examples=0).version, 2)
+            np.testing.assert_array_equal(job.pull()["w"], [0, 2, 4])
+            self.assertEqual(job.stats(), {"accepted": 2, "stale": 0, "duplicate": 0, "rejected": 0, "examples": 5,
+                                           "staleness_max": 0, "version": 2})
+
+    def test_each_mode(self):
+        for mode, options in (("sync", {}), ("async", {}), ("ssp", {"max_staleness": 2})):
+            with self.subTest(mode), local() as job:
+                job.start({"w": [1.]}, SGD, mode=mode, updates=2, **options)
+                job.push({"w": [1.]})
+                job.push({"w": [1.]})
+                self.assertEqual(job.values["w"], 0)
+                self.assertTrue(job.finished)
+
+    def test_faults_are_named(self):
+        with local() as job:
+            with self.assertRaisesRegex(cairn.Refused, "has not begun"):
+                job.push({"w": [1]})
+            for values, optimizer, words in (({"w": [1j]}, SGD, "'w' has numbers of type complex128"),
+                                             ({"w": [1]}, "Adamm", "unknown optimizer 'Adamm'"),
+                                             ({"w": [1]}, {"class_name": "SGD", "config": {"momentum": "fast"}}, "momentum"),
+                                             ({}, SGD, "there are none")):
+                with self.assertRaisesRegex(cairn.InvalidArgument, words):
+                    job.start(values, optimizer)
+            job.start({"w": [1, 2]}, SGD)
+            with self.assertRaisesRegex(cairn.Refused, "has begun already"):
+                job.start({"w": [1, 2]}, SGD)
+            with self.assertRaisesRegex(cairn.InvalidArgument, "no such variable: v"):
+                job.push({"v": [1, 2]})
+            with self.assertRaisesRegex(cairn.InvalidArgument, r"'w' has the shape \[3\], the variable \[2\]"):
+                job.push({"w": [1, 2, 3]})
+            job.push({"w": [1, 2]})
+        with self.assertRaisesRegex(cairn.ConnectionLost, "ps/0 at 127.0.0.1:1"):
+            cairn.init("127.0.0.1:1", connect_timeout=1).start({"w": [1]})
+
+    def test_named_variables(self):
+        with local() as job:
+            job.start({"w": [[1, 2], [3, 4]]}, SGD)
+            variables = cairn.connect(job.servers)
+            self.assertEqual(variables.names(), ["w"])
+            np.testing.assert_array_equal(variables.read("w"), [[1, 2], [3, 4]])
+            with self.assertRaisesRegex(cairn.Refused, "no variable 'v'"):
+                variables.read("v")
+
+
+class PlaceTest(unittest.TestCase):
+    """Where a worker's place comes from."""
+
+    def place(self, environment, *arguments, **options):
+        with mock.patch.dict(os.environ, environment, clear=True):
+            job = cairn.init(*arguments, **options)
+        return job.servers, job.worker, job.workers
+
+    def test_sources(self):
+        config = json.dumps({"cluster": {"ps": ["p:1"], "worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})
+        self.assertEqual(self.place({}, "p:1,q:2", worker=1, workers=3), (["p:1", "q:2"], 1, 3))
+        self.assertEqual(self.place({}, ["p:1"]), (["p:1"], 0, 1))
+        self.assertEqual(self.place({"TF_CONFIG": config}), (["p:1"], 1, 2))
+        self.assertEqual(self.place({"CAIRN_SERVERS": "p:1,q:2", "RANK": "2", "WORLD_SIZE": "4"}), (["p:1", "q:2"], 2, 4))
+        self.assertEqual(self.place({"TF_CONFIG": config, "RANK": "1", "WORLD_SIZE": "2"}, "q:1"), (["q:1"], 1, 2))
+
+    def test_faults(self):
+        for environment, options, words in (({}, {}, "needs servers, or TF_CONFIG or CAIRN_SERVERS"),
+                                            ({"CAIRN_SERVERS": "p:1", "RANK": "x"}, {}, "RANK is 'x'"),
+                                            ({"TF_CONFIG": "{"}, {}, "TF_CONFIG is not JSON"),
+                                            ({"TF_CONFIG": "{}"}, {"worker": 1}, "takes worker and workers from TF_CONFIG"),
+                                            ({}, {"servers": "p:1", "worker": 2, "workers": 2}, "worker is 2 of 2"),
+                                            ({}, {"servers": "p:1,,q:1"}, "names no server, or an empty one"),
+                                            ({}, {"servers": "p:1", "wire_dtype": "int8"}, "wire_dtype is 'int8'"),
+                                            ({}, {"servers": "p:1", "lease": 0}, "lease is 0")):
+            with self.assertRaisesRegex(cairn.InvalidArgument, words):
+                self.place(environment, **options)
+
+
+def use(job):
+    try:
+        job.push({"w": [1.]})
+    except cairn.Refused as error:
+        os._exit(7 if "fork" in str(error) else 8)
+    os._exit(9)
+
+
+class ProcessTest(unittest.TestCase):
+
+    def test_ctrl_c_ends_a_wait(self):
+        with local() as chief:
+            chief._description.workers = 2  # the other one never comes
+            timer = threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT))
+            timer.start()
+            begun = time.monotonic()
+            chief.start({"w": [1.]}, SGD)
+            with self.assertRaises(KeyboardInterrupt):
+                chief.push({"w": [1.]})
+            self.assertLess(time.monotonic() - begun, SECONDS / 2)
+            chief.abandon()
+
+    def test_a_forked_process_may_not_use_the_job(self):
+        with local() as job:
+            job.start({"w": [1.]}, SGD)
+            child = multiprocessing.get_context("fork").Process(target=use, args=(job,))
+            child.start()
+            child.join(SECONDS)
+            self.assertEqual(child.exitcode, 7)
+            job.push({"w": [1.]})  # the child's end has not harmed it
+            with self.assertRaisesRegex(cairn.Refused, "cannot be pickled"):
+                pickle.dumps(job)
+
+    def test_an_exception_ends_the_job_with_its_message(self):
+        with self.assertRaisesRegex(RuntimeError, "my fault"), local() as job:
+            job.start({"w": [1.]}, SGD)
+            raise RuntimeError("my fault")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""A worker of the tests: trains a small network on its part of each batch, and prints a digest of the parameters.
+
+Its place comes from the environment (CAIRN_SERVERS, RANK, WORLD_SIZE).
+"""
+
+import argparse
+import hashlib
+import os
+import signal
+
+import cairn
+import cairn.torch
+import torch
+from support import SECONDS, loss_of, make_data, make_model
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--mode", default="sync")
+parser.add_argument("--steps", type=int, default=12)
+parser.add_argument("--examples", default="32,32", help="of each worker, of the 64 of a step")
+parser.add_argument("--replication", type=int, default=0)
+parser.add_argument("--train_dir")
+parser.add_argument("--lease", type=float, default=10)
+parser.add_argument("--die", default="", help="STEP:WHERE, once: where is forward, backward or step")
+parser.add_argument("--kill", type=int, default=0, help="the process to kill there; 0: this one")
+options = parser.parse_args()
+
+
+def die(step, where):
+    marker = os.environ.get("DIED", "")
+    if options.die == f"{step}:{where}" and not os.path.exists(marker):
+        open(marker, "w", encoding="ascii").close()
+        os.kill(options.kill or os.getpid(), signal.SIGKILL)
+
+
+def digest(model):
+    values = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    return hashlib.sha256(values.numpy().tobytes()).hexdigest()
+
+
+model = make_model(norm=False)
+with torch.no_grad():  # all workers begin with the chief's values
+    model[0].weight.add_(int(os.environ["RANK"]))
+counts = [int(count) for count in options.examples.split(",")]
+job = cairn.init(connect_timeout=SECONDS, step_timeout=SECONDS, lease=options.lease, replication=options.replication,
+                 train_dir=options.train_dir, save_steps=4)
+optimizer = cairn.torch.distribute(torch.optim.Adam(model.parameters(), 0.05), model, job, mode=options.mode,
+                                   max_staleness=4 if options.mode == "ssp" else None)
+first = sum(counts[:job.worker])
+with job:
+    while not job.finished and job.position < options.steps:
+        step = job.position
+        inputs, labels = (part[first:first + counts[job.worker]] for part in make_data(seed=step))
+        die(step, "forward")
+        optimizer.zero_grad()
+        loss = loss_of(model, inputs, labels)
+        model[0].weight.register_hook(lambda _, step=step: die(step, "backward"))
+        loss.backward()
+        die(step, "step")
+        optimizer.step(examples=len(inputs))
+    print(f"worker {job.worker}: version {job.version} loss {loss.item():.6f} digest {digest(model)}", flush=True)

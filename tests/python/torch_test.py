@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+"""Torch's semantics with one worker: what a training loop may do, and what raises."""
+
+import copy
+import io
+import unittest
+
+import support  # noqa: F401
+import torch
+from support import assert_same, local, loss_of, make_data, make_model
+
+import cairn.torch
+
+nn, optim = torch.nn, torch.optim
+
+
+def distribute(model, job, rate=0.1, **options):
+    return cairn.torch.distribute(optim.SGD(model.parameters(), rate, momentum=0.9), model, job, **options)
+
+
+class TorchTest(unittest.TestCase):
+
+    def check(self, make, step, steps=8, **options):
+        """`step(model, optimizer, i)` with torch and with Cairn gives the same parameters."""
+        reference, model = make(), make()
+        optimizer = optim.SGD(reference.parameters(), 0.1, momentum=0.9)
+        for i in range(steps):
+            step(reference, optimizer, i)
+        with local(ps=2) as job:
+            optimizer = distribute(model, job, **options)
+            for i in range(steps):
+                step(model, optimizer, i)
+        assert_same(self, model, reference, atol=1e-6)
+        return model
+
+    def test_gradients_add_up_over_several_backwards(self):
+        inputs, labels = make_data()
+
+        def step(model, optimizer, i):
+            optimizer.zero_grad()
+            parts = 2 if i % 3 else 5  # not as many as in the step before
+            for x, y in zip(inputs.chunk(parts), labels.chunk(parts)):
+                (loss_of(model, x, y) / parts).backward()
+            optimizer.step()
+        self.check(lambda: make_model(norm=False), step)
+
+    def test_zeroed_gradients_stay(self):
+        inputs, labels = make_data()
+
+        def step(model, optimizer, _):
+            optimizer.zero_grad(set_to_none=False)
+            loss_of(model, inputs, labels).backward()
+            optimizer.step()
+        self.check(make_model, step)
+
+    def test_gradients_that_are_never_zeroed_add_up(self):
+        inputs, labels = make_data()
+
+        def step(model, optimizer, _):
+            (0.1 * loss_of(model, inputs, labels)).backward()
+            optimizer.step()
+        self.check(make_model, step)
+
+    def test_tied_parameters(self):
+        def make():
+            torch.manual_seed(3)
+            model = nn.Sequential(nn.Linear(10, 10), nn.Tanh(), nn.Linear(10, 10), nn.Linear(10, 3))
+            model[2].weight = model[0].weight
+            return model
+        inputs, labels = make_data()
+
+        def step(model, optimizer, _):
+            optimizer.zero_grad()
+            loss_of(model, inputs, labels).backward()
+            optimizer.step()
+        model = self.check(make, step)
+        self.assertIs(model[2].weight, model[0].weight)
+
+    def test_checkpointed_segments(self):
+        inputs, labels = make_data()
+        for reentrant in (False, True):
+            def step(model, optimizer, _, reentrant=reentrant):
+                optimizer.zero_grad()
+                hidden = inputs.clone().requires_grad_()
+                for layer in model:  # twice in one segment, so that gradients come in two parts
+                    hidden = torch.utils.checkpoint.checkpoint(layer, hidden, use_reentrant=reentrant)
+                nn.functional.cross_entropy(hidden, labels).backward()
+                optimizer.step()
+            self.check(lambda: make_model(norm=False), step)
+
+    def test_frozen_layers_stay_and_continue(self):
+        inputs, labels = make_data()
+
+        def step(model, optimizer, i):
+            for parameter in model[0].parameters():
+                parameter.requires_grad_(not 2 <= i < 5)
+                if 2 <= i < 5:
+                    parameter.grad = None
+            optimizer.zero_grad()
+            loss_of(model, inputs, labels).backward()
+            optimizer.step()
+        self.check(lambda: make_model(norm=False), step)
+
+    def test_parameters_outside_the_optimizer_are_constant(self):
+        model = make_model()
+        before = copy.deepcopy(model[0].weight)
+        inputs, labels = make_data()
+        with local() as job:
+            rest = [p for name, p in model.named_parameters() if name != "0.weight"]
+            optimizer = cairn.torch.distribute(optim.SGD(rest, 0.1), model, job)
+            for _ in range(3):
+                loss_of(model, inputs, labels).backward()
+                optimizer.step()
+        self.assertTrue(torch.equal(before, model[0].weight))
+
+    def test_a_parameter_without_part_in_the_loss_has_a_gradient_of_zeros(self):
+        model = nn.ModuleList([nn.Linear(10, 3), nn.Linear(10, 3)])
+        before = copy.deepcopy(model[1].weight)
+        inputs, labels = make_data()
+        with local() as job:
+            optimizer = distribute(model, job)
+            for _ in range(3):
+                optimizer.zero_grad()
+                loss_of(model[0], inputs, labels).backward()
+                optimizer.step()
+            self.assertTrue(torch.equal(before, model[1].weight))
+            self.assertEqual(job.version, 3)
+
+    def test_a_closure_computes_the_gradient(self):
+        model = make_model()
+        inputs, labels = make_data()
+        with local() as job:
+            optimizer = distribute(model, job)
+
+            def closure():
+                optimizer.zero_grad()
+                loss = loss_of(model, inputs, labels)
+                loss.backward()
+                return loss
+            losses = [optimizer.step(closure).item() for _ in range(10)]
+        self.assertLess(losses[-1], losses[0])
+
+    def test_a_gradient_scaler_unscales_and_skips(self):
+        inputs, labels = make_data()
+        reference, model = make_model(norm=False), make_model(norm=False)
+
+        def train(model, optimizer):
+            scaler = torch.amp.GradScaler("cpu", init_scale=1024, growth_interval=3)
+            for i in range(8):
+                optimizer.zero_grad()
+                loss = loss_of(model, inputs, labels)
+                scaler.scale(loss * float("inf") if i == 4 else loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            return scaler.get_scale()
+        scale = train(reference, optim.SGD(reference.parameters(), 0.1))
+        with local() as job:
+            self.assertEqual(train(model, cairn.torch.distribute(optim.SGD(model.parameters(), 0.1), model, job)), scale)
+        assert_same(self, model, reference, atol=1e-6)
+
+    def test_autocast(self):
+        inputs, labels = make_data()
+
+        def step(model, optimizer, _):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = loss_of(model, inputs, labels)
+            loss.backward()
+            optimizer.step()
+        self.check(lambda: make_model(norm=False), step)
+
+    def test_parameters_of_16_bits(self):
+        model = make_model(norm=False).bfloat16()
+        inputs, labels = make_data()
+        with local() as job:
+            optimizer = cairn.torch.distribute(optim.AdamW(model.parameters(), 0.01), model, job)
+            losses = []
+            for _ in range(30):
+                optimizer.zero_grad()
+                loss = loss_of(model, inputs.bfloat16(), labels)
+                loss.backward()
+                optimizer.step()
+                losses.append(float(loss))
+        self.assertEqual(model[0].weight.dtype, torch.bfloat16)
+        self.assertLess(losses[-1], 0.8 * losses[0])
+
+    def test_most_gradients_leave_before_backward_ends(self):
+        model = make_model(norm=False)
+        inputs, labels = make_data()
+        with local() as job:
+            optimizer = distribute(model, job)
+            for step in range(3):
+                optimizer.zero_grad()
+                loss_of(model, inputs, labels).backward()
+                sent = [p.sent_version >= 0 for p in optimizer._trained]
+                self.assertEqual(sent, [step > 0] * 4)
+                optimizer.step()
+
+    def test_values_are_in_place_and_saved_without_the_rest(self):
+        model = make_model()
+        with local() as job:
+            optimizer = distribute(model, job)
+            inputs, labels = make_data()
+            loss_of(model, inputs, labels).backward()
+            optimizer.step()
+            alone, shared = io.BytesIO(), io.BytesIO()
+            torch.save(copy.deepcopy(model).state_dict(), alone)
+            torch.save(model.state_dict(), shared)
+            self.assertLess(shared.tell(), alone.tell() + 2000)
+            self.assertEqual([name for name, _ in model.named_parameters()], list(dict(make_model().named_parameters())))
+        values = copy.deepcopy(model.state_dict())
+        for name, tensor in model.state_dict().items():  # readable after the job
+            self.assertTrue(torch.equal(tensor, values[name]))
+
+    def test_a_kept_graph_is_refused_after_the_values_changed(self):
+        model = make_model(norm=False)
+        inputs, labels = make_data()
+        with local() as job:
+            optimizer = distribute(model, job)
+            loss = loss_of(model, inputs, labels)
+            loss.backward(retain_graph=True)
+            optimizer.step()
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                loss.backward()
+
+    def test_clipping_after_the_gradient_was_sent_raises_and_names_what_to_use(self):
+        model = make_model(norm=False)
+        inputs, labels = make_data()
+        with local() as job:
+            optimizer = distribute(model, job)
+            for step in range(2):
+                optimizer.zero_grad()
+                (100 * loss_of(model, inputs, labels)).backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+                if step == 0:
+                    optimizer.step()  # the first step sends late
+            with self.assertRaisesRegex(cairn.Refused, r"'0.weight' was changed after.*max_grad_norm.*eager=False"):
+                optimizer.step()
+            optimizer.zero_grad()  # the loop goes on
+            loss_of(model, inputs, labels).backward()
+            optimizer.step()
+            self.assertEqual(job.version, 2)
+
+    def test_clipping_is_right_with_late_gradients(self):
+        inputs, labels = make_data()
+
+        def step(model, optimizer, _):
+            optimizer.zero_grad()
+            loss_of(model, inputs, labels).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+            optimizer.step()
+        self.check(lambda: make_model(norm=False), step, eager=False)
+
+    def test_values_written_by_the_program_raise(self):
+        model = make_model(norm=False)
+        inputs, labels = make_data()
+        with local() as job:
+            optimizer = distribute(model, job)
+            loss_of(model, inputs, labels).backward()
+            model.load_state_dict(make_model(seed=5, norm=False).state_dict())
+            with self.assertRaisesRegex(cairn.Refused, "'0.weight'.*load values before distribute"):
+                optimizer.step()
+
+    def test_what_cannot_be_trained_is_named(self):
+        model = make_model(norm=False)
+        with local() as job:
+            with self.assertRaisesRegex(cairn.InvalidArgument, "'0.weight' is torch.float64"):
+                cairn.torch.distribute(optim.SGD(model.double().parameters(), 0.1), model, job)
+            with self.assertRaisesRegex(cairn.InvalidArgument, "4 parameters that the model does not have"):
+                cairn.torch.distribute(optim.SGD(make_model(norm=False).parameters(), 0.1), nn.Sequential(), job)
+            with self.assertRaisesRegex(cairn.InvalidArgument, "mode is 'both'"):
+                distribute(make_model(), job, mode="both")
+            optimizer = distribute(make_model(), job)
+            for examples in (-1, 0.5, True):
+                with self.assertRaisesRegex(cairn.InvalidArgument, "examples is"):
+                    optimizer.step(examples=examples)
+            with self.assertRaisesRegex(cairn.Refused, "parameters of a job are fixed"):
+                optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
+
+    def test_a_gradient_that_is_not_finite_ends_the_job_and_is_named(self):
+        model = make_model(norm=False)
+        inputs, labels = make_data()
+        with self.assertRaisesRegex(cairn.Error, "0.weight|0.bias|2.weight|2.bias"):
+            with local() as job:
+                optimizer = distribute(model, job)
+                (loss_of(model, inputs, labels) * float("nan")).backward()
+                optimizer.step()
+
+
+if __name__ == "__main__":
+    unittest.main()
