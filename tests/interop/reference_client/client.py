@@ -1,13 +1,15 @@
-"""The worker side of training for models of other libraries, with NumPy arrays.
+"""A second implementation of the protocol between workers and servers, with gRPC and NumPy alone.
 
-    client = cairn.connect("ps0:2222,ps1:2222", worker=0, workers=2)
-    values = client.init({"w": w0}, optimizer={"class_name": "Adam", "config": {"learning_rate": 1e-3}})
+It shows what proto/README.md says in 400 lines, and tests compare the servers' answers with it: whoever writes a client in
+another language begins here. Programs use the package in python/.
+
+    client = reference_client.connect("ps0:2222,ps1:2222", worker=0, workers=2)
+    values = client.init({"w": w0}, optimizer={"name": "Adam", "hyperparameters": {"learning_rate": 1e-3}})
     result = client.push({"w": gradient_of(values["w"])}, examples=64)
     values = result.values
     client.close()
 
-All calls must come from one thread. They block, each with a time limit. Every failure is a cairn.Error with a gRPC
-code.
+All calls must come from one thread. They block, each with a time limit. Every failure is an Error with a gRPC code.
 """
 
 import collections
@@ -23,8 +25,7 @@ import uuid
 import grpc
 import numpy as np
 
-from cairn import arrays, cluster, protocol
-from cairn.optimizer import optimizer_message
+from reference_client import arrays, protocol
 
 _READY, _FINISHED, _FAILED = 3, 4, 5
 _MODES = {"sync": 2, "async": 3, "ssp": 4}
@@ -54,27 +55,15 @@ def _refusing():
         raise Error(str(error), grpc.StatusCode.INVALID_ARGUMENT) from None
 
 
-def connect(servers=None, *, worker=None, workers=None, timeout=300, step_timeout=600, tls=None, token=None):
+def connect(servers, *, worker=0, workers=1, timeout=300, step_timeout=600, tls=None, token=None):
     """Returns a client of the servers. Waits at most `timeout` seconds for servers that are still starting.
 
-    `servers`: "ps0:2222,ps1:2222", in the order of their index; this process is worker `worker` (default 0) of
-    `workers` (default 1). Without `servers`, TF_CONFIG names the servers, the workers, and this task.
+    `servers`: "ps0:2222,ps1:2222", or a list, in the order of their index; this process is worker `worker` of `workers`.
     `tls`: (certificate, key, CA), paths of three PEM files. `token`: the job token, if the servers require one;
     default: the environment variable CAIRN_JOB_TOKEN.
     """
     token = token or os.environ.get("CAIRN_JOB_TOKEN")
-    if servers is None:
-        text = os.environ.get("TF_CONFIG")
-        if text is None:
-            raise Error("connect() needs servers, or TF_CONFIG in the environment", grpc.StatusCode.INVALID_ARGUMENT)
-        if worker is not None or workers is not None:
-            raise Error("connect() without servers takes worker and workers from TF_CONFIG: omit them too",
-                        grpc.StatusCode.INVALID_ARGUMENT)
-        with _refusing():
-            described = cluster.from_tf_config(text)
-        return Client(described.servers, described.worker, described.trainers, timeout, step_timeout, tls, token)
     servers = servers.split(",") if isinstance(servers, str) else list(servers)
-    worker, workers = 0 if worker is None else worker, 1 if workers is None else workers
     if not servers or not all(servers):
         raise Error(f"servers: {','.join(servers)!r} names no server, or an empty one", grpc.StatusCode.INVALID_ARGUMENT)
     if not 0 <= worker < workers:
@@ -245,11 +234,11 @@ class Client:
 
     # --- Before training ---
 
-    def init(self, values, *, optimizer="SGD", mode="sync", max_staleness=None, lease=10.0):
+    def init(self, values, *, optimizer=None, mode="sync", max_staleness=None, lease=10.0):
         """Joins the job and returns the initial values.
 
-        If the servers have no job, worker 0 creates it with `values`, {name: array}, and with the optimizer, Keras'
-        object or its name. The other workers wait for the job; only the shapes of their values are used. `mode`: sync,
+        If the servers have no job, worker 0 creates it with `values`, {name: array}, and `optimizer`, the fields of the
+        message OptimizerConfig; by default SGD. The other workers wait for the job; only the shapes of their values are used. `mode`: sync,
         async or ssp.
         """
         if mode not in _MODES:
@@ -258,7 +247,7 @@ class Client:
             values = {name: arrays.float32(value, f"variable '{name}'") for name, value in values.items()}
         self._shapes = {name: value.shape for name, value in values.items()}
         if self.worker == 0 and any(d["state"] != _READY for d in self._describe()):
-            self._create(values, optimizer, mode, max_staleness, lease)
+            self._create(values, optimizer or {"name": "SGD"}, mode, max_staleness, lease)
         for server in range(len(self._channels)):
             self._await(server, condition=1)
         described = self._describe()
@@ -277,10 +266,8 @@ class Client:
         return self.pull()
 
     def _create(self, values, optimizer, mode, max_staleness, lease):
-        with _refusing():
-            described = optimizer_message(optimizer)
         job = {"run_id": uuid.uuid4().hex, "mode": _MODES[mode], "model_sha256": "python", "workers": self._tasks,
-               "replicas_to_aggregate": self.workers, "optimizer": described, "lease_seconds": lease,
+               "replicas_to_aggregate": self.workers, "optimizer": optimizer, "lease_seconds": lease,
                "servers": self._addresses}
         if max_staleness is not None:
             job["max_staleness"] = max_staleness

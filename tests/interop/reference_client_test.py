@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""deploy/python against real servers: exact values, both modes, TLS, and failures that end.
+"""The reference client against real servers: exact values, both modes, TLS, and failures that end.
 
 Needs gRPC and NumPy (Debian: python3-grpcio, python3-numpy); skipped, with a message, if no Python has them.
 """
@@ -16,7 +16,7 @@ import time
 import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(SOURCE / "deploy/python"), str(SOURCE / "tests/integration")]
+sys.path[:0] = [str(SOURCE / "tests/integration")]
 DEBIANS = "/usr/bin/python3"
 
 try:
@@ -28,14 +28,13 @@ except ImportError:
     print("skipped: no grpc or no numpy for Python: apt-get install python3-grpcio python3-numpy", file=sys.stderr)
     sys.exit(77)
 
-import cairn  # noqa: E402
 import harness  # noqa: E402
-from cairn import arrays, cluster, protocol  # noqa: E402
-from cairn.optimizer import optimizer_message  # noqa: E402
+import reference_client  # noqa: E402
 from harness import BIN_DIR, DONE, Cluster, IntegrationTest  # noqa: E402
+from reference_client import arrays, protocol  # noqa: E402
 
 LIMIT = harness.TIME_LIMIT
-SGD = {"class_name": "SGD", "config": {"learning_rate": 0.5}}
+SGD = {"name": "SGD", "hyperparameters": {"learning_rate": 0.5}}
 
 
 class ProtocolTest(unittest.TestCase):
@@ -92,92 +91,6 @@ class ProtocolTest(unittest.TestCase):
         self.assertEqual(packed["boundaries"], [1.5, -2])
 
 
-class TfConfigTest(unittest.TestCase):
-    """The rules of common/net/cluster/cluster_resolver.cc."""
-
-    PS, WORKERS = ["p:1"], ["a:1", "b:1"]
-
-    def described(self, jobs, job, index, key="cluster"):
-        text = harness.json.dumps({key: jobs, "task": {"type": job, "index": index}})
-        found = cluster.from_tf_config(text)
-        self.assertEqual(found.servers, self.PS)
-        return found.trainers[found.worker], found.trainers
-
-    def test_the_chief_is_the_first_worker_under_either_name(self):
-        for name in ("chief", "master"):
-            jobs = {"ps": self.PS, name: ["c:1"], "worker": self.WORKERS}
-            everybody = ["chief/0", "worker/0", "worker/1"]
-            self.assertEqual(self.described(jobs, name, 0), ("chief/0", everybody))
-            self.assertEqual(self.described(jobs, "worker", "1"), ("worker/1", everybody))
-
-    def test_a_sparse_cluster_keeps_its_indices(self):
-        jobs = {"ps": self.PS, "worker": {"7": "a:1", "1": "b:1"}}
-        for key in ("cluster", "sparseCluster"):
-            self.assertEqual(self.described(jobs, "worker", 7, key), ("worker/7", ["worker/1", "worker/7"]))
-
-    def test_other_jobs_and_empty_lists_are_ignored(self):
-        jobs = {"ps": self.PS, "chief": None, "worker": self.WORKERS, "evaluator": ["e:1"], "tensorboard": ["t:1"]}
-        self.assertEqual(self.described(jobs, "worker", 0), ("worker/0", ["worker/0", "worker/1"]))
-
-    def test_the_faulty_entry_is_named(self):
-        jobs = {"ps": self.PS, "worker": self.WORKERS}
-        task = {"type": "worker", "index": 0}
-        for config, fault in (({"cluster": jobs}, "does not say which task"),
-                              ({"task": task}, '"cluster" must be an object, found null'),
-                              ({"cluster": jobs, "sparseCluster": jobs, "task": task}, "has both"),
-                              ({"cluster": {"worker": self.WORKERS}, "task": task}, 'no "ps"'),
-                              ({"cluster": {"ps": {"1": "p:1"}, "worker": self.WORKERS}, "task": task}, "ps/0 is missing"),
-                              ({"cluster": jobs, "task": {"type": "worker", "index": 2}}, "worker/2.*: 0, 1"),
-                              ({"cluster": jobs, "task": {"type": "worker", "index": -1}}, "task.index is -1"),
-                              ({"cluster": jobs, "task": {"type": "ps", "index": 0}}, "ps/0, which computes no gradients"),
-                              ({"cluster": jobs, "task": {"type": "wroker", "index": 0}}, 'task.type is "wroker"'),
-                              ({"cluster": {**jobs, "worker": ["a:1", "p:1"]}, "task": task}, "p:1 is already the address"),
-                              ({"cluster": {**jobs, "worker": [5]}, "task": task}, "worker/0: the address"),
-                              ({"cluster": {**jobs, "worker": "a:1"}, "task": task}, "cluster.worker must be a list"),
-                              ([], "must be an object, found a list")):
-            with self.assertRaisesRegex(ValueError, fault):
-                cluster.from_tf_config(harness.json.dumps(config))
-        with self.assertRaisesRegex(ValueError, "TF_CONFIG is not JSON"):
-            cluster.from_tf_config("{")
-
-
-class OptimizerTest(unittest.TestCase):
-
-    def test_every_kind_of_number_is_accepted(self):
-        for rate in (0.5, np.float32(0.5), np.array(0.5), np.float64(0.5), "0.5"):
-            message = optimizer_message({"class_name": "SGD", "config": {"learning_rate": rate, "momentum": None}})
-            self.assertEqual(message, {"name": "SGD", "hyperparameters": {"learning_rate": 0.5}})
-        self.assertEqual(optimizer_message({"class_name": "SGD", "config": {"nesterov": np.True_, "name": "SGD"}}),
-                         {"name": "SGD", "hyperparameters": {"nesterov": 1.0}})
-        self.assertEqual(optimizer_message("Adam"), {"name": "Adam", "hyperparameters": {}})
-
-    def test_a_schedule_goes_to_the_servers(self):
-        config = {"boundaries": [2, np.int64(4)], "values": (1, 0.5, 0.25), "name": None}
-        schedule = {"class_name": "PiecewiseConstantDecay", "config": config, "module": "keras.optimizers.schedules"}
-        self.assertEqual(optimizer_message({"class_name": "SGD", "config": {"learning_rate": schedule, "momentum": 0.5}}),
-                         {"name": "SGD", "hyperparameters": {"momentum": 0.5},
-                          "learning_rate_schedule": {"name": "PiecewiseConstantDecay", "numbers": {},
-                                                     "boundaries": [2, 4], "values": [1, 0.5, 0.25]}})
-
-    def test_an_object_of_keras_describes_itself(self):
-        class Momentum:
-            def get_config(self):
-                return {"name": "momentum", "learning_rate": np.float32(0.25)}
-
-        self.assertEqual(optimizer_message(Momentum()), {"name": "Momentum", "hyperparameters": {"learning_rate": 0.25}})
-
-    def test_a_value_that_is_not_a_number_is_refused_by_name(self):
-        for optimizer, fault in (({"class_name": "SGD", "config": {"learning_rate": "fast"}}, "learning_rate is 'fast'"),
-                                 ({"class_name": "SGD", "config": {"learning_rate": lambda step: 0.5}}, "is a function"),
-                                 ({"class_name": "SGD", "config": {"learning_rate": [0.5]}}, "learning_rate is a list"),
-                                 ({"class_name": "SGD", "config": {"momentum": 1j}}, "momentum is 1j"),
-                                 ({"class_name": "SGD", "learning_rate": 0.5}, "unknown key 'learning_rate'"),
-                                 ({"learning_rate": 0.5}, "expected a name or"),
-                                 (None, "expected a name or")):
-            with self.assertRaisesRegex(ValueError, fault):
-                optimizer_message(optimizer)
-
-
 class ArraysTest(unittest.TestCase):
 
     def test_a_hundred_thousand_variables_are_placed_in_order_and_balanced(self):
@@ -209,8 +122,8 @@ class ArraysTest(unittest.TestCase):
                                    ([-1], [[1, 2]], "rows -1 to -1 of 'w', which has 3"),
                                    ([3], [[1, 2]], "rows 3 to 3 of 'w', which has 3")):
             with self.assertRaisesRegex(ValueError, fault):
-                arrays.dense_gradient("w", cairn.Rows(ids, values), (3, 2))
-        np.testing.assert_array_equal(arrays.dense_gradient("w", cairn.Rows([], np.zeros((0, 2))), (3, 2)), np.zeros((3, 2)))
+                arrays.dense_gradient("w", reference_client.Rows(ids, values), (3, 2))
+        np.testing.assert_array_equal(arrays.dense_gradient("w", reference_client.Rows([], np.zeros((0, 2))), (3, 2)), np.zeros((3, 2)))
 
 
 class ClientTest(IntegrationTest):
@@ -223,7 +136,7 @@ class ClientTest(IntegrationTest):
         return self.cluster.addresses["ps"]
 
     def connect(self, servers, **options):
-        return cairn.connect(servers, timeout=LIMIT, step_timeout=LIMIT, **options)
+        return reference_client.connect(servers, timeout=LIMIT, step_timeout=LIMIT, **options)
 
     def together(self, workers, run):
         """run(worker) in a thread for each, and what they return."""
@@ -275,7 +188,7 @@ class ClientTest(IntegrationTest):
             client.close(wait=False)
 
         self.together(3, work)
-        reader = cairn.connect(servers, timeout=LIMIT, workers=3)
+        reader = reference_client.connect(servers, timeout=LIMIT, workers=3)
         np.testing.assert_array_equal(reader.init({"w": np.zeros(8)})["w"], np.full(8, 30))
         reader.close(wait=False)
 
@@ -296,7 +209,7 @@ class ClientTest(IntegrationTest):
     def test_the_optimizer_is_keras(self):
         client = self.connect(self.servers(1))
         w = m = v = np.zeros(5, "f8")
-        client.init({"w": w}, optimizer={"class_name": "Adam", "config": {"learning_rate": 0.01}})
+        client.init({"w": w}, optimizer={"name": "Adam", "hyperparameters": {"learning_rate": 0.01}})
         random = np.random.default_rng(1)
         for t in range(1, 6):
             g = random.normal(size=5).astype("f4")
@@ -317,19 +230,10 @@ class ClientTest(IntegrationTest):
         np.testing.assert_array_equal(client.pull()["w"], np.array([3, 0.1, -7], "f4"))
         client.close()
 
-    def test_tf_config_gives_the_cluster_and_the_task(self):
-        servers = self.servers(1)
-        config = {"cluster": {"ps": servers, "chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": "0"}}
-        os.environ["TF_CONFIG"] = harness.json.dumps(config)
-        self.addCleanup(os.environ.pop, "TF_CONFIG")
-        client = cairn.connect(timeout=LIMIT)
-        self.assertEqual((client.worker, client.workers), (1, 2))
-        client.close()
-
     def test_a_learning_rate_schedule_is_followed(self):
         client = self.connect(self.servers(1))
-        schedule = {"class_name": "PiecewiseConstantDecay", "config": {"boundaries": [1], "values": [0.5, 0.25]}}
-        client.init({"w": np.zeros(1)}, optimizer={"class_name": "SGD", "config": {"learning_rate": schedule}})
+        schedule = {"name": "PiecewiseConstantDecay", "boundaries": [1], "values": [0.5, 0.25]}
+        client.init({"w": np.zeros(1)}, optimizer={"name": "SGD", "learning_rate_schedule": schedule})
         steps = [client.push({"w": [1]}).values["w"][0] for _ in range(4)]
         np.testing.assert_array_equal(np.diff(steps, prepend=0), [-0.5, -0.5, -0.25, -0.25])
         client.close()
@@ -352,7 +256,7 @@ class ClientTest(IntegrationTest):
         self.tasks[1].signal(harness.signal.SIGKILL)
         self.assert_exit(-harness.signal.SIGKILL, self.tasks[1])
         self.assert_says(self.cluster.start("ps", 1), "Started server with target")
-        with self.assertRaisesRegex(cairn.Error, f"ps/1 at {servers[1]} has been restarted") as caught:
+        with self.assertRaisesRegex(reference_client.Error, f"ps/1 at {servers[1]} has been restarted") as caught:
             client.push({"a": np.zeros(2)})
         self.assertEqual(caught.exception.code, grpc.StatusCode.ABORTED)
 
@@ -385,8 +289,8 @@ class ClientTest(IntegrationTest):
         files = [str(certs / name) for name in ("cert.pem", "key.pem", "ca.pem")]
         servers = self.servers(1, *(f"--tls_{kind}={file}" for kind, file in zip(("cert", "key", "ca"), files)))
         servers = [address.replace("127.0.0.1", "localhost") for address in servers]
-        with self.assertRaisesRegex(cairn.Error, "ps/0 at localhost"):
-            cairn.connect(servers, timeout=1)
+        with self.assertRaisesRegex(reference_client.Error, "ps/0 at localhost"):
+            reference_client.connect(servers, timeout=1)
         client = self.connect(servers, tls=files)
         client.init({"w": np.ones(2)}, optimizer=SGD)
         np.testing.assert_array_equal(client.push({"w": [2, 4]}).values["w"], [0, -1])
@@ -397,19 +301,19 @@ class ClientTest(IntegrationTest):
         client.init({"w": np.zeros((2, 3))})
         for gradients, fault in (({"w": np.zeros(6)}, r"'w': shape \(6,\), registered \(2, 3\)"),
                                  ({"v": 1}, "no such variable: v"),
-                                 ({"w": cairn.Rows([2], np.zeros((1, 3)))}, "rows 2 to 2 of 'w', which has 2"),
+                                 ({"w": reference_client.Rows([2], np.zeros((1, 3)))}, "rows 2 to 2 of 'w', which has 2"),
                                  ({"w": np.zeros((2, 3), "c8")}, "gradient of 'w': numbers of type complex64")):
-            with self.assertRaisesRegex(cairn.Error, fault):
+            with self.assertRaisesRegex(reference_client.Error, fault):
                 client.push(gradients)
         for examples in (-1, 1.5, None):
-            with self.assertRaisesRegex(cairn.Error, "examples is"):
+            with self.assertRaisesRegex(reference_client.Error, "examples is"):
                 client.push({}, examples)
-        with self.assertRaisesRegex(cairn.Error, "worker is 2, must be 0 to 1"):
-            cairn.connect("localhost:1", worker=2, workers=2)
-        with self.assertRaisesRegex(cairn.Error, "mode is 'synchronous', must be one of sync, async, ssp"):
+        with self.assertRaisesRegex(reference_client.Error, "worker is 2, must be 0 to 1"):
+            reference_client.connect("localhost:1", worker=2, workers=2)
+        with self.assertRaisesRegex(reference_client.Error, "mode is 'synchronous', must be one of sync, async, ssp"):
             client.init({"w": np.zeros((2, 3))}, mode="synchronous")
-        other = cairn.connect(client._addresses, worker=1, workers=2, timeout=LIMIT)  # pylint: disable=protected-access
-        with self.assertRaisesRegex(cairn.Error, r"variable 'w' has shape \(5,\) here and \(2, 3\) on the servers"):
+        other = reference_client.connect(client._addresses, worker=1, workers=2, timeout=LIMIT)  # pylint: disable=protected-access
+        with self.assertRaisesRegex(reference_client.Error, r"variable 'w' has shape \(5,\) here and \(2, 3\) on the servers"):
             other.init({"w": np.zeros(5)})
         other.close()
         client.close()
@@ -433,14 +337,14 @@ class ClientTest(IntegrationTest):
         clients[0].close(error="interrupted")
 
     def test_waiting_for_an_unreachable_server_ends(self):
-        with self.assertRaisesRegex(cairn.Error, "ps/0 at localhost:1"):
-            cairn.connect("localhost:1", timeout=0.5)
+        with self.assertRaisesRegex(reference_client.Error, "ps/0 at localhost:1"):
+            reference_client.connect("localhost:1", timeout=0.5)
 
     def test_a_server_that_dies_ends_the_step(self):
-        client = cairn.connect(self.servers(1), timeout=LIMIT, step_timeout=2)
+        client = reference_client.connect(self.servers(1), timeout=LIMIT, step_timeout=2)
         client.init({"w": np.zeros(2)})
         self.tasks[0].signal(harness.signal.SIGKILL)
-        with self.assertRaises(cairn.Error) as caught:
+        with self.assertRaises(reference_client.Error) as caught:
             client.push({"w": np.zeros(2)})
         self.assertEqual(caught.exception.code, grpc.StatusCode.UNAVAILABLE)
 
@@ -453,7 +357,7 @@ class ClientTest(IntegrationTest):
                 client.init({"w": np.zeros(2)})
                 client.close(error="worker/1: no more data")
                 return None
-            with self.assertRaises(cairn.Error) as caught:  # wherever it is when that happens
+            with self.assertRaises(reference_client.Error) as caught:  # wherever it is when that happens
                 client.init({"w": np.zeros(2)})
                 client.push({"w": np.zeros(2)})
                 client.push({"w": np.zeros(2)})
