@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the build dependencies of Cairn on Debian 12. Prints nothing if all of them are installed.
 #   deploy/setup.sh                dependencies of the programs
-#   deploy/setup.sh --with-tests   and those of the tests
+#   deploy/setup.sh --with-tests   and those of the tests, with Python packages from PyPI in ~/.cache/cairn
 set -euo pipefail
 
 packages=(
@@ -13,12 +13,16 @@ packages=(
 )
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev clang-19 clang-format-19 libclang-rt-19-dev libomp-19-dev
-  python3 python3-venv python3-grpcio python3-numpy python3-yaml spin universal-ctags dpkg-dev file curl
+  python3 python3-dev python3-venv python3-grpcio python3-numpy python3-yaml spin universal-ctags dpkg-dev file curl
 )
 
+with_tests=false
 case "${1-}" in
   "") ;;
-  --with-tests) packages+=("${test_packages[@]}") ;;
+  --with-tests)
+    packages+=("${test_packages[@]}")
+    with_tests=true
+    ;;
   *)
     echo "usage: deploy/setup.sh [--with-tests]" >&2
     exit 2
@@ -35,24 +39,29 @@ for package in "${packages[@]}"; do
   state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
   [[ $state == installed ]] || missing+=("$package")
 done
-[[ ${#missing[@]} -gt 0 ]] || exit 0
+if [[ ${#missing[@]} -gt 0 ]]; then
+  as_root=()
+  if [[ $(id -u) != 0 ]]; then
+    if ! command -v sudo >/dev/null; then
+      echo "setup: neither root nor sudo; ask for: apt-get install ${missing[*]}" >&2
+      exit 1
+    fi
+    as_root=(sudo)
+  fi
 
-as_root=()
-if [[ $(id -u) != 0 ]]; then
-  if ! command -v sudo >/dev/null; then
-    echo "setup: neither root nor sudo; ask for: apt-get install ${missing[*]}" >&2
+  echo "setup: installing ${#missing[@]} packages: ${missing[*]}" >&2
+  log=$(mktemp)
+  trap 'rm -f "$log"' EXIT
+  if ! { "${as_root[@]}" apt-get update &&
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${missing[@]}"; } \
+    >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "setup: apt-get failed" >&2
     exit 1
   fi
-  as_root=(sudo)
 fi
 
-echo "setup: installing ${#missing[@]} packages: ${missing[*]}" >&2
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-if ! { "${as_root[@]}" apt-get update &&
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${missing[@]}"; } \
-  >"$log" 2>&1; then
-  tail -n 20 "$log" >&2
-  echo "setup: apt-get failed" >&2
-  exit 1
+if $with_tests; then
+  # Prints the path of an interpreter, which tests/run.sh asks for too.
+  "$(dirname "${BASH_SOURCE[0]}")/../tests/python/environment.sh" >/dev/null
 fi

@@ -100,7 +100,13 @@ deploy/setup.sh --with-tests
 for stage in "${stages[@]}"; do
   # Compiling folders hides missing includes: tests/guard/includes_test.py finds those.
   # With CUDA: the code is compiled for one architecture, which shows that it compiles for all.
-  if build "$stage" -DCAIRN_BUILD_TESTS=ON -DCAIRN_COMPILE_FOLDERS=ON -DCMAKE_CUDA_ARCHITECTURES=90-real; then
+  # The Python package in the release stage only: sanitizers would need an interpreter that loads them first.
+  options=(-DCAIRN_BUILD_TESTS=ON -DCAIRN_COMPILE_FOLDERS=ON -DCMAKE_CUDA_ARCHITECTURES=90-real)
+  if [[ $stage == release ]]; then
+    python=$(tests/python/environment.sh)
+    options+=(-DCAIRN_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$python" -DPython_FIND_VIRTUALENV=ONLY)
+  fi
+  if build "$stage" "${options[@]}"; then
     run_tests "$stage"
   fi
 done
