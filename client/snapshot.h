@@ -42,8 +42,8 @@ struct Snapshot {
 absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const LearntJob& job,
                                                    std::string marker);
 // ABORTED if a server has taken another snapshot in the meantime, or has been restarted; DEADLINE_EXCEEDED if
-// a server takes longer than `timeout` and the transfer time of its state (net::TimeForBytes), or of a piece of a table.
-// `tables` receives the states of the job's tables; null: they are not read.
+// a server takes longer than `timeout` and the transfer time of its state (net::TimeForBytes), or of a piece of a
+// table. `tables` receives the states of the job's tables; null: they are not read.
 absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMarker& marked, Duration timeout,
                                       TableSink* tables = nullptr);
 

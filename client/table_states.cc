@@ -18,7 +18,8 @@ namespace {
 // The number of pieces in memory: one is transferred while the other one is read from a file or written to it.
 constexpr size_t kPieces = 2;
 
-// A server closes a session that is not used for some time (docs/design/memory.md), so each is used at least this often.
+// A server closes a session that is not used for some time (docs/design/memory.md), so each is used at least this
+// often.
 constexpr auto kKeepAlive = std::chrono::minutes(1);
 
 // The size of the buffers for pieces of at most `most` floats: no larger than the largest state.

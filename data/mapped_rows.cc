@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/core/tensor_view.h"
-#include "data/file/first_error.h"
+#include "data/first_error.h"
 
 namespace cairn::data {
 namespace {

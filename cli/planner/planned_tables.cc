@@ -26,13 +26,12 @@ double DistinctIfUniform(double ids, double rows) {
 }
 
 absl::StatusOr<v1::Job> JobOf(const worker::TrainOptions& options, const worker::TablePlan& plan,
-                              const nn::Model& described, int servers, int workers, bool checkpoints) {
+                              const nn::Model& described, int servers, int workers) {
   v1::Job job;
   job.set_mode(v1::MODE_SYNC);
   for (int server = 0; server < servers; ++server) job.add_servers(absl::StrCat("ps/", server));
   for (int worker = 0; worker < workers; ++worker) job.add_workers(absl::StrCat("worker/", worker));
   CAIRN_ASSIGN_OR_RETURN(*job.mutable_optimizer(), worker::MakeOptimizer(options, described));
-  job.set_restorable(checkpoints);
   job.set_ps_replication(options.ps_replication);
   CAIRN_RETURN_IF_ERROR(worker::SetWire(options.wire, worker::VariablesOf(plan.model.model), job));
   job.mutable_tables()->Add(plan.tables.begin(), plan.tables.end());
@@ -55,8 +54,8 @@ absl::StatusOr<std::optional<PlannedTables>> PlanTables(const worker::TrainOptio
                                                         const TableAssumptions& assumptions) {
   CAIRN_ASSIGN_OR_RETURN(std::optional<worker::TablePlan> plan, worker::PlanTables(options, described));
   if (!plan.has_value()) return std::nullopt;
-  CAIRN_ASSIGN_OR_RETURN(v1::Job job,
-                         JobOf(options, *plan, described, servers, workers, assumptions.checkpoints));
+  CAIRN_ASSIGN_OR_RETURN(v1::Job job, JobOf(options, *plan, described, servers, workers));
+  job.set_restorable(assumptions.checkpoints);
   CAIRN_ASSIGN_OR_RETURN(std::vector<worker::TableNeeds> needs, worker::TableNeedsOf(job));
   std::vector<PlannedTables::Table> tables;
   for (worker::TableNeeds& of_table : needs) tables.push_back({.needs = std::move(of_table)});

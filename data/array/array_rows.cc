@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "data/array/read_ahead.h"
-#include "data/file/first_error.h"
+#include "data/first_error.h"
 #include "data/row_writer.h"
 
 namespace cairn::data {

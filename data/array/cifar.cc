@@ -11,8 +11,8 @@
 #include "common/core/status.h"
 #include "data/array/read_ahead.h"
 #include "data/file/byte_reader.h"
-#include "data/file/first_error.h"
 #include "data/file_sets.h"
+#include "data/first_error.h"
 #include "data/formats.h"
 #include "data/row_writer.h"
 

@@ -13,7 +13,7 @@
 #include "data/criteo/criteo_inputs.h"
 #include "data/criteo/criteo_line.h"
 #include "data/file/bad_rows.h"
-#include "data/file/first_error.h"
+#include "data/first_error.h"
 #include "data/formats.h"
 #include "data/hashed_id.h"
 #include "data/row_writer.h"

@@ -12,7 +12,7 @@
 #include "common/core/status.h"
 #include "data/array/read_ahead.h"
 #include "data/file/bad_rows.h"
-#include "data/file/first_error.h"
+#include "data/first_error.h"
 #include "data/formats.h"
 #include "data/libsvm/libsvm_files.h"
 #include "data/libsvm/libsvm_inputs.h"

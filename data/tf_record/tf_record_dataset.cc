@@ -13,7 +13,7 @@
 #include "data/array/read_ahead.h"
 #include "data/file/bad_rows.h"
 #include "data/file/byte_reader.h"
-#include "data/file/first_error.h"
+#include "data/first_error.h"
 #include "data/formats.h"
 #include "data/image/image.h"
 #include "data/row_writer.h"

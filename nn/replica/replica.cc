@@ -26,8 +26,8 @@ struct InputGradient {
   std::unique_ptr<kernels::PinnedMemory> pinned_staging{};
 };
 
-// Pinned host memory of an input that changes with every batch and is as large as the batch: the rows of a table. A device
-// copies from it while the host goes on.
+// Pinned host memory of an input that changes with every batch and is as large as the batch: the rows of a table. A
+// device copies from it while the host goes on.
 struct PinnedInput {
   AlignedBuffer host{};
   std::unique_ptr<kernels::PinnedMemory> pinned{};

@@ -16,6 +16,14 @@
 namespace cairn::ps {
 namespace {
 
+TraceEvent Receiving(const v1::PushBegin& begin) {
+  return {.lane = TraceLane::kReceive,
+          .index = begin.worker(),
+          .name = "receive",
+          .begin = TraceNanos(std::chrono::steady_clock::now()),
+          .step = begin.base_version() + 1};
+}
+
 // `size`: the number of elements of the server's values.
 absl::Status CheckRead(const v1::ReadBegin& begin, int64_t size) {
   const int64_t first = begin.offset();
@@ -171,13 +179,7 @@ void Session::BeginPush(uint64_t request_id, const v1::PushBegin& begin) {
   if (!open.failure.ok()) return;
   NotePusher(begin);
   open.job = *std::move(job);
-  if (Wants(server_.trace())) {
-    open.received = {.lane = TraceLane::kReceive,
-                     .index = begin.worker(),
-                     .name = "receive",
-                     .begin = TraceNanos(std::chrono::steady_clock::now()),
-                     .step = begin.base_version() + 1};
-  }
+  if (Wants(server_.trace())) open.received = Receiving(begin);
   if (request.read_values) {
     request.send_values =
         [sink = sink_, request_id, encoding = open.values_encoding,

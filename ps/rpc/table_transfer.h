@@ -27,7 +27,8 @@ class WrittenTables {
   static absl::StatusOr<std::shared_ptr<WrittenTables>> For(const v1::WriteBegin& begin, ActiveJob& job,
                                                             std::shared_ptr<WrittenTables> before);
 
-  // INVALID_ARGUMENT for a chunk of a table that is not written, as all are if `tables` is null; as ReceivedState::Add().
+  // INVALID_ARGUMENT for a chunk of a table that is not written, as all are if `tables` is null; as
+  // ReceivedState::Add().
   friend absl::Status AddTo(WrittenTables* tables, const v1::Chunk& chunk, net::Payload payload);
   // The states, to be called once. INVALID_ARGUMENT if one is not complete.
   absl::StatusOr<ReceivedTables> Take();

@@ -3,8 +3,8 @@
     job = cairn.init("ps0:2222,ps1:2222", worker=0, workers=2)
     optimizer = cairn.torch.distribute(torch.optim.AdamW(model.parameters(), lr=1e-3), model, job)
 
-`cairn.torch` is for PyTorch; Job.start() and Job.push() are for NumPy arrays. The package writes nothing to the terminal:
-what it reports goes to the logger "cairn".
+`cairn.torch` is for PyTorch; Job.start() and Job.push() are for NumPy arrays. The package writes nothing to the
+terminal: what it reports goes to the logger "cairn".
 """
 
 import logging as _logging

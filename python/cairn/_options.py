@@ -12,7 +12,7 @@ from cairn.errors import InvalidArgument
 
 def seconds(value: float, name: str) -> datetime.timedelta:
     if not value > 0:
-        raise InvalidArgument(f"{name} is {value!r}, must be a number of seconds above 0", "INVALID_ARGUMENT")
+        raise InvalidArgument(f"{name} is {value!r}, must be a number of seconds above 0")
     return datetime.timedelta(seconds=value)
 
 
@@ -22,7 +22,7 @@ def connect_options(servers: str | Sequence[str], *, connect_timeout: float = 30
     addresses = servers.split(",") if isinstance(servers, str) else list(servers)
     addresses = [address.strip() for address in addresses]
     if not addresses or not all(addresses):
-        raise InvalidArgument(f"servers: {servers!r} names no server, or an empty one", "INVALID_ARGUMENT")
+        raise InvalidArgument(f"servers: {servers!r} names no server, or an empty one")
     options = _native.ConnectOptions()
     options.servers = addresses
     options.connect_timeout = seconds(connect_timeout, "connect_timeout")

@@ -21,7 +21,7 @@ def path(program: str) -> str:
         return str(here)
     found = shutil.which(program, path=os.environ.get("CAIRN_BIN_DIR")) or shutil.which(program)
     if found is None:
-        raise Refused(f"the program {program} is neither in the package nor in CAIRN_BIN_DIR or PATH", "FAILED_PRECONDITION")
+        raise Refused(f"the program {program} is neither in the package nor in CAIRN_BIN_DIR or PATH")
     return found
 
 

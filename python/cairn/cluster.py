@@ -4,17 +4,23 @@
 addresses or an object from index to address; "master" is another name of "chief"; the index may be a string.
 """
 
-import collections
+from __future__ import annotations
+
 import json
+from typing import Any, NamedTuple
 
 _JOBS = {"ps": "ps", "worker": "worker", "chief": "chief", "master": "chief", "evaluator": "evaluator"}
 
-# `servers`: addresses by index. `trainers`: the names of the tasks that compute gradients, the chief first, for example
-# ["chief/0", "worker/0"]. `worker`: the position of this task among them.
-Cluster = collections.namedtuple("Cluster", "servers trainers worker")
+
+class Cluster(NamedTuple):
+    """A cluster, and the place of this task in it."""
+
+    servers: list[str]  # addresses by index
+    trainers: list[str]  # the tasks that compute gradients, the chief first: ["chief/0", "worker/0"]
+    worker: int  # the position of this task among them
 
 
-def from_tf_config(text):
+def from_tf_config(text: str) -> Cluster:
     """Returns the Cluster in the value of TF_CONFIG. Raises ValueError, naming the invalid entry."""
     try:
         config = json.loads(text)
@@ -33,12 +39,12 @@ def from_tf_config(text):
     return Cluster(_servers(tasks["ps"]), trainers, trainers.index(f"{job}/{index}"))
 
 
-def _kind(value):
+def _kind(value: object) -> str:
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")
 
 
-def _cluster_of(config):
+def _cluster_of(config: dict[str, Any]) -> dict[str, Any]:
     cluster, sparse = config.get("cluster"), config.get("sparseCluster")
     if cluster is not None and sparse is not None:
         raise ValueError('TF_CONFIG has both "cluster" and "sparseCluster"')
@@ -48,7 +54,7 @@ def _cluster_of(config):
     return cluster
 
 
-def _task_of(config):
+def _task_of(config: dict[str, Any]) -> tuple[str, int]:
     task = config.get("task")
     if not isinstance(task, dict) or task.get("type") is None or task.get("index") is None:
         raise ValueError('TF_CONFIG does not say which task this is: "task" must be like {"type": "worker", "index": 0}')
@@ -58,7 +64,7 @@ def _task_of(config):
     return job, _index(task["index"], "task.index")
 
 
-def _index(value, where):
+def _index(value: object, where: str) -> int:
     try:
         index = int(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else -1
     except ValueError:
@@ -68,12 +74,12 @@ def _index(value, where):
     return index
 
 
-def _tasks(cluster):
+def _tasks(cluster: dict[str, Any]) -> dict[str, dict[int, str]]:
     """{job: {index: address}}, indices ascending."""
     if cluster.get("chief") and cluster.get("master"):
         raise ValueError('TF_CONFIG: the cluster has both "chief" and "master", which are two names of one job')
-    tasks = {job: {} for job in _JOBS.values()}
-    owners = {}
+    tasks: dict[str, dict[int, str]] = {job: {} for job in _JOBS.values()}
+    owners: dict[str, str] = {}
     for name, addresses in cluster.items():
         job = _JOBS.get(name)
         if job is None or addresses is None:  # other jobs are ignored; null is how Go writes an empty list
@@ -81,7 +87,7 @@ def _tasks(cluster):
         if not isinstance(addresses, (list, dict)):
             raise ValueError(f'TF_CONFIG: cluster.{name} must be a list of "host:port" or an object from index to '
                              f'"host:port", found {_kind(addresses)}')
-        items = enumerate(addresses) if isinstance(addresses, list) else addresses.items()
+        items: list[tuple[Any, Any]] = [*(enumerate(addresses) if isinstance(addresses, list) else addresses.items())]
         for key, address in items:
             index = _index(key, f"an index of cluster.{name}")
             if not isinstance(address, str) or ":" not in address:
@@ -95,7 +101,7 @@ def _tasks(cluster):
     return {job: dict(sorted(addresses.items())) for job, addresses in tasks.items()}
 
 
-def _servers(addresses):
+def _servers(addresses: dict[int, str]) -> list[str]:
     if not addresses:
         raise ValueError('TF_CONFIG: the cluster has no "ps"; training needs at least one')
     for expected, index in enumerate(addresses):

@@ -1,4 +1,5 @@
-"""Exceptions of the package. All are Error; the message names the task, the variable and both values where they differ."""
+"""Exceptions of the package. All are Error; the message names the task, the variable and both values where they
+differ."""
 
 from __future__ import annotations
 
@@ -6,13 +7,18 @@ from __future__ import annotations
 class Error(Exception):
     """A failed call. `code`: gRPC's code of the failure, for example "UNAVAILABLE"."""
 
-    def __init__(self, message: str, code: str = "UNKNOWN") -> None:
+    code = "UNKNOWN"
+
+    def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
-        self.code = code
+        if code is not None:
+            self.code = code
 
 
 class InvalidArgument(Error, ValueError):
     """An argument, or the job that is described, is wrong: correct what the message names."""
+
+    code = "INVALID_ARGUMENT"
 
 
 class ConnectionLost(Error, ConnectionError):
@@ -29,6 +35,8 @@ class MembershipLost(Error):
 
 class Refused(Error):
     """The call does not fit the state of the job, or the servers do not allow it."""
+
+    code = "FAILED_PRECONDITION"
 
 
 class JobEnded(Error):

@@ -41,19 +41,19 @@ def init(servers: str | Sequence[str] | None = None, *, worker: int | None = Non
          replication: int = 0, wire_dtype: str = "float32") -> Job:
     """Describes the cluster and this worker's place in it. Nothing is connected before the variables are known.
 
-    Who this process is comes from the arguments; without `servers` from TF_CONFIG; without that from CAIRN_SERVERS
-    ("host:port,host:port") with RANK and WORLD_SIZE, which `torchrun` sets. Worker 0 is the chief: all workers begin with
-    its values, and it saves checkpoints and ends the servers.
+    The place of this process comes from the arguments; without `servers` from TF_CONFIG; without that from
+    CAIRN_SERVERS ("host:port,host:port") with RANK and WORLD_SIZE, which `torchrun` sets. Worker 0 is the chief: all
+    workers begin with its values, and it saves checkpoints and ends the servers.
 
-    connect_timeout, step_timeout: limits, in seconds, of waits before and during training. lease: a worker without a sign
-    of life for so many seconds is lost, and the others go on. tls: paths of certificate, key and CA. train_dir: the chief
-    saves a checkpoint there every save_steps updates or save_secs seconds and at the end, keeps the `keep` newest ones, and
-    resumes from the newest. replication: 1 keeps a copy of each server's values on another server. wire_dtype: the encoding
-    of gradients and values on the wire: float32, bfloat16 or float16.
+    connect_timeout, step_timeout: limits, in seconds, of waits before and during training. lease: a worker without a
+    sign of life for so many seconds is lost, and the others go on. tls: paths of certificate, key and CA. train_dir:
+    the chief saves a checkpoint there every save_steps updates or save_secs seconds and at the end, keeps the `keep`
+    newest ones, and resumes from the newest. replication: 1 keeps a copy of each server's values on another server.
+    wire_dtype: the encoding of gradients and values on the wire: float32, bfloat16 or float16.
     """
     servers, worker, workers = _place(servers, worker, workers)
     if wire_dtype not in _ENCODINGS:
-        raise InvalidArgument(f"wire_dtype is {wire_dtype!r}, must be one of {', '.join(_ENCODINGS)}", "INVALID_ARGUMENT")
+        raise InvalidArgument(f"wire_dtype is {wire_dtype!r}, must be one of {', '.join(_ENCODINGS)}")
     options = _native.SessionOptions()
     options.connect = connect_options(servers, connect_timeout=connect_timeout, tls=tls, job_token_file=job_token_file)
     options.worker = worker
@@ -76,21 +76,20 @@ def _place(servers: str | Sequence[str] | None, worker: int | None, workers: int
     """Where the servers are, the number of this worker, and how many there are."""
     if servers is None and "TF_CONFIG" in os.environ:
         if worker is not None or workers is not None:
-            raise InvalidArgument("init() takes worker and workers from TF_CONFIG: omit them, or give servers too",
-                                  "INVALID_ARGUMENT")
+            raise InvalidArgument("init() takes worker and workers from TF_CONFIG: omit them, or give servers too")
         try:
             described = cluster.from_tf_config(os.environ["TF_CONFIG"])
         except ValueError as error:
-            raise InvalidArgument(str(error), "INVALID_ARGUMENT") from None
+            raise InvalidArgument(str(error)) from None
         return described.servers, described.worker, len(described.trainers)
     if servers is None:
         servers = os.environ.get("CAIRN_SERVERS")
         if not servers:
-            raise InvalidArgument("init() needs servers, or TF_CONFIG or CAIRN_SERVERS in the environment", "INVALID_ARGUMENT")
+            raise InvalidArgument("init() needs servers, or TF_CONFIG or CAIRN_SERVERS in the environment")
     worker = _number(worker, "worker", "RANK", 0)
     workers = _number(workers, "workers", "WORLD_SIZE", 1)
     if workers < 1 or not 0 <= worker < workers:
-        raise InvalidArgument(f"worker is {worker} of {workers}, must be in [0, {workers})", "INVALID_ARGUMENT")
+        raise InvalidArgument(f"worker is {worker} of {workers}, must be in [0, {workers})")
     return servers, worker, workers
 
 
@@ -101,15 +100,14 @@ def _number(value: int | None, name: str, variable: str, default: int) -> int:
     try:
         return int(text)
     except ValueError:
-        raise InvalidArgument(f"{name}: the environment variable {variable} is {text!r}, must be a number",
-                              "INVALID_ARGUMENT") from None
+        raise InvalidArgument(f"{name}: the environment variable {variable} is {text!r}, must be a number") from None
 
 
 class Job:
     """A worker of a job; made by init(). All calls come from one thread. A context manager that calls close().
 
-    The calls that wait have the time limits of init(), and end within 0.2 s after Ctrl-C. In a forked process, every call
-    raises: a connection belongs to the process that made it.
+    The calls that wait have the time limits of init(), and end within 0.2 s after Ctrl-C. In a forked process, every
+    call raises: a connection belongs to the process that made it.
     """
 
     def __init__(self, description: _native.Job, options: _native.SessionOptions) -> None:
@@ -143,20 +141,23 @@ class Job:
     # --- Start ---
 
     def open(self, variables: Sequence[_native.Variable], optimizer: _native.Optimizer, *, mode: str,
-             max_staleness: int | None = None, updates: int = 0,
+             max_staleness: int | None = None, updates: int = 0, skip_empty_updates: bool = False,
              first_values: Callable[[npt.NDArray[np.float32]], None] | None = None) -> _native.Session:
-        """Joins the job with these variables. For integrations such as cairn.torch; start() is for arrays."""
+        """Joins the job with these variables. For integrations such as cairn.torch; start() is for arrays.
+
+        skip_empty_updates: a round without examples changes neither values nor the optimizer's state.
+        """
         if self._session is not None or self._closed:
-            raise Refused("this job has begun already: each job has one model; call init() again for another",
-                          "FAILED_PRECONDITION")
+            raise Refused("this job has begun already: each job has one model; call init() again for another")
         if mode not in _MODES:
-            raise InvalidArgument(f"mode is {mode!r}, must be one of {', '.join(_MODES)}", "INVALID_ARGUMENT")
+            raise InvalidArgument(f"mode is {mode!r}, must be one of {', '.join(_MODES)}")
         description = self._description
         description.variables = list(variables)
         description.optimizer = optimizer
         description.mode = _MODES[mode]
         description.max_staleness = -1 if max_staleness is None else max_staleness
         description.updates = updates
+        description.skip_empty_updates = skip_empty_updates
         self._session = _native.Session(description, self._options, first_values, _log.info)
         self._names = {variable.name: i for i, variable in enumerate(variables)}
         self._shapes = [tuple(variable.shape) for variable in variables]
@@ -167,16 +168,16 @@ class Job:
     def session(self) -> _native.Session:
         """The connection. Raises Refused before start() or cairn.torch.distribute()."""
         if self._session is None:
-            raise Refused("the job has not begun: call start() or cairn.torch.distribute() first", "FAILED_PRECONDITION")
+            raise Refused("the job has not begun: call start() or cairn.torch.distribute() first")
         return self._session
 
     def start(self, values: Mapping[str, npt.ArrayLike], optimizer: Any = "SGD", *, mode: str = "sync",
               max_staleness: int | None = None, updates: int = 0) -> dict[str, npt.NDArray[np.float32]]:
         """Joins the job, whose variables are `values`; returns those of the chief, or of a checkpoint.
 
-        optimizer: the name of a Keras optimizer, Keras' object {"class_name": ..., "config": {...}}, or a Keras optimizer.
-        mode: "sync", "async" or "ssp" (bounded staleness, which needs max_staleness). updates: the length of the job;
-        0: until the chief closes it.
+        optimizer: the name of a Keras optimizer, Keras' object {"class_name": ..., "config": {...}}, or a Keras
+        optimizer. mode: "sync", "async" or "ssp" (bounded staleness, which needs max_staleness). updates: the length of
+        the job; 0: until the chief closes it.
         """
         import numpy as np
         arrays = {name: np.array(_real(value, name), np.float32, order="C") for name, value in values.items()}
@@ -184,7 +185,7 @@ class Job:
         try:
             rule = _optimizer(optimizer_message(optimizer))
         except ValueError as error:
-            raise InvalidArgument(str(error), "INVALID_ARGUMENT") from None
+            raise InvalidArgument(str(error)) from None
 
         def fill(flat: npt.NDArray[np.float32]) -> None:
             np.concatenate([array.reshape(-1) for array in arrays.values()], out=flat)
@@ -195,14 +196,14 @@ class Job:
     # --- Steps with arrays ---
 
     def push(self, gradients: Mapping[str, npt.ArrayLike], examples: int = 1) -> Result:
-        """Pushes a gradient of the current values, the mean over `examples` examples, which is its weight, and waits for the
-        update. A variable that is not in `gradients` has a gradient of zeros. With 0 examples, takes part in the round
-        without a gradient."""
+        """Pushes a gradient of the current values, the mean over `examples` examples, which is its weight, and waits
+        for the update. A variable that is not in `gradients` has a gradient of zeros. With 0 examples, takes part in
+        the round without a gradient."""
         session = self.session
         import numpy as np
         unknown = gradients.keys() - self._names.keys()
         if unknown:
-            raise InvalidArgument(f"no such variable: {', '.join(sorted(unknown))}", "INVALID_ARGUMENT")
+            raise InvalidArgument(f"no such variable: {', '.join(sorted(unknown))}")
         for name, index in self._names.items():
             place = session.gradients(index)
             if name not in gradients:
@@ -211,19 +212,19 @@ class Job:
             gradient = np.asarray(_real(gradients[name], name), np.float32)
             if gradient.shape != self._shapes[index]:
                 raise InvalidArgument(f"the gradient of {name!r} has the shape {list(gradient.shape)}, the variable "
-                                      f"{list(self._shapes[index])}", "INVALID_ARGUMENT")
+                                      f"{list(self._shapes[index])}")
             place[:] = gradient.reshape(-1)
         return self.step(lambda: session.begin_step(examples))
 
     def step(self, begin: Callable[[], None]) -> Result:
-        """Makes one step. `begin` calls session.begin_step(); it is called again if the step was lost with a server or with
-        this worker's membership and must be repeated, as it was then."""
+        """Makes one step. `begin` calls session.begin_step(); it is called again if the step was lost with a server or
+        with this worker's membership and must be repeated, as it was then."""
         mark = self.mark()
         begin()
         return self.finish_step(mark, begin)
 
     def mark(self) -> int:
-        """What tells finish_step(), after a recovery, whether a step that begins now has been counted."""
+        """A number by which finish_step() knows, after a recovery, whether a step that begins now has been counted."""
         return self.session.version if self._description.mode == _native.Mode.SYNC else self.session.position
 
     def finish_step(self, mark: int, begin: Callable[[], None]) -> Result:
@@ -290,8 +291,9 @@ class Job:
     # --- The end ---
 
     def close(self, error: BaseException | str | None = None) -> None:
-        """Leaves the job with all work done: the chief waits for the other workers, saves a checkpoint if it has a train_dir,
-        and ends the servers. With `error`, the job ends with that failure for all workers. A second call does nothing."""
+        """Leaves the job with all work done: the chief waits for the other workers, saves a checkpoint if it has a
+        train_dir, and ends the servers. With `error`, the job ends with that failure for all workers. A second call
+        does nothing."""
         session, self._closed = self._session, True
         if session is None or not session.made_in_this_process or self not in _open_jobs:
             return
@@ -321,15 +323,14 @@ class Job:
             self.abandon()
 
     def __getstate__(self) -> dict[str, Any]:
-        raise Refused("a job is a live connection and cannot be pickled: call cairn.init() in each process",
-                      "FAILED_PRECONDITION")
+        raise Refused("a job is a live connection and cannot be pickled: call cairn.init() in each process")
 
 
 def _real(value: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     import numpy as np
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
-        raise InvalidArgument(f"{name!r} has numbers of type {array.dtype}, must be real", "INVALID_ARGUMENT")
+        raise InvalidArgument(f"{name!r} has numbers of type {array.dtype}, must be real")
     return array
 
 

@@ -1,11 +1,12 @@
 """Converts Keras' description of an optimizer to the message OptimizerConfig of the servers."""
 
+from __future__ import annotations
+
 import numbers
+from typing import Any
 
-import numpy as np
 
-
-def optimizer_message(optimizer):
+def optimizer_message(optimizer: object) -> dict[str, Any]:
     """The fields of OptimizerConfig. `optimizer`: a name ("Adam"); Keras' object {"class_name": ..., "config": {...}},
     whose learning_rate may be such an object of a schedule; or a Keras optimizer itself.
 
@@ -13,7 +14,7 @@ def optimizer_message(optimizer):
     hyperparameters an optimizer has, and refuse the others by name.
     """
     class_name, config = _class_and_config(optimizer, "optimizer")
-    message = {"name": class_name}
+    message: dict[str, Any] = {"name": class_name}
     rate = config.get("learning_rate")
     if _is_object(rate):
         message["learning_rate_schedule"] = _schedule(rate)
@@ -27,11 +28,11 @@ def optimizer_message(optimizer):
     return message
 
 
-def _is_object(value):
+def _is_object(value: object) -> bool:
     return isinstance(value, dict) or hasattr(value, "get_config")
 
 
-def _class_and_config(value, what):
+def _class_and_config(value: Any, what: str) -> tuple[str, dict[str, Any]]:
     if isinstance(value, str):
         return value, {}
     if hasattr(value, "get_config"):  # a Keras optimizer or schedule
@@ -47,7 +48,7 @@ def _class_and_config(value, what):
     return value["class_name"], dict(config or {})
 
 
-def _schedule(value):
+def _schedule(value: object) -> dict[str, Any]:
     class_name, config = _class_and_config(value, "learning_rate")
     scalars, lists = _numbers(config, f"learning_rate {class_name}")
     unknown = lists.keys() - {"boundaries", "values"}
@@ -56,9 +57,11 @@ def _schedule(value):
     return {"name": class_name, "numbers": scalars, **lists}
 
 
-def _numbers(config, what):
+def _numbers(config: dict[str, Any], what: str) -> tuple[dict[str, float], dict[str, list[float]]]:
     """Returns the scalars and the lists of numbers of a config, without None and the name."""
-    scalars, lists = {}, {}
+    import numpy as np  # late: the package imports quickly without it
+    scalars: dict[str, float] = {}
+    lists: dict[str, list[float]] = {}
     for key, value in config.items():
         if value is None or key == "name":
             continue
@@ -69,7 +72,8 @@ def _numbers(config, what):
     return scalars, lists
 
 
-def _number(value, what):
+def _number(value: Any, what: str) -> float:
+    import numpy as np
     if hasattr(value, "numpy") and not isinstance(value, np.ndarray):  # a tensor or a Keras variable
         value = value.numpy()
     if isinstance(value, np.ndarray) and value.ndim == 0:

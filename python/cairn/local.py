@@ -23,7 +23,7 @@ def local(ps: int = 1, **options: Any) -> Iterator[Job]:
     `cairn run --ps 1 --workers 2 program.py`.
     """
     if ps < 1:
-        raise InvalidArgument(f"ps is {ps}, must be above 0", "INVALID_ARGUMENT")
+        raise InvalidArgument(f"ps is {ps}, must be above 0")
     addresses = _free_addresses(ps)
     command = [_programs.path("cairn-ps"), "--ps_hosts", ",".join(addresses), "--job_name", "ps"]
     servers: list[subprocess.Popen[bytes]] = []

@@ -26,17 +26,19 @@ namespace {
 
 // Arrays that refer to the session's memory and keep the session alive.
 using Array = nb::ndarray<nb::numpy, float, nb::ndim<1>, nb::device::cpu>;
+// Receives a writable array of all values; may be None.
+using FirstValues = std::optional<nb::typed<nb::callable, void(Array)>>;
 
 class PySession {
  public:
-  // `first_values`: called with a writable array of all values, if the servers have none. May be None.
-  PySession(const Job& job, const SessionOptions& options, nb::object first_values, nb::callable log)
+  // `first_values` is called if the servers have no values.
+  PySession(const Job& job, const SessionOptions& options, FirstValues first_values, Log log)
       : waits_(std::move(log)) {
     SessionOptions with_callbacks = options;
     waits_.Attach(with_callbacks.connect);
-    if (!first_values.is_none()) {
+    if (first_values.has_value()) {
       with_callbacks.first_values = [this, &first_values](std::span<float> values) {
-        return Fill(first_values, values);
+        return Fill(*first_values, values);
       };
     }
     try {
@@ -73,7 +75,7 @@ class PySession {
   }
 
  private:
-  Status Fill(const nb::object& first_values, std::span<float> values) {
+  Status Fill(const nb::callable& first_values, std::span<float> values) {
     const nb::gil_scoped_acquire with_gil;
     try {
       const size_t size = values.size();
@@ -113,35 +115,32 @@ std::optional<StepResult> Finish(PySession& self, std::optional<std::chrono::mil
   return result;
 }
 
-}  // namespace
+using Class = nb::class_<PySession>;
 
-void BindSession(nb::module_& module) {
-  nb::enum_<LeaveReason>(module, "LeaveReason")
-      .value("STOPPED", LeaveReason::kStopped)
-      .value("FAILED", LeaveReason::kFailed);
-  nb::class_<PySession>(module, "Session")
-      .def(nb::init<const Job&, const SessionOptions&, nb::object, nb::callable>(), nb::arg("job"), nb::arg("options"),
-           nb::arg("first_values").none(), nb::arg("log"))
-      // --- Values ---
+void BindValues(Class& session) {
+  session
       .def(
           "values",
           [](nb::handle self, int place, int variable) {
-            PySession& session = nb::cast<PySession&>(self);
-            const std::span<const float> all = session.session().value_places()[static_cast<size_t>(place & 1)];
-            const std::span<const float> current = session.session().values();
-            const std::span<const float> part = session.session().values(session.Checked(variable));
-            return View(all.subspan(static_cast<size_t>(part.data() - current.data()), part.size()), self);
+            PySession& python = nb::cast<PySession&>(self);
+            const Session& bound = python.session();
+            const std::span<const float> part = bound.values(python.Checked(variable));
+            const auto offset = static_cast<size_t>(part.data() - bound.values().data());
+            return View(bound.value_places()[place == 0 ? 0 : 1].subspan(offset, part.size()), self);
           },
           nb::arg("place"), nb::arg("variable"))
       .def_prop_ro("place", &CurrentPlace)
       .def_prop_ro("version", [](PySession& self) { return self.session().version(); })
-      .def("pull", [](PySession& self) { self.waits().Run([&] { return self.session().Pull(); }); })
-      // --- Steps ---
+      .def("pull", [](PySession& self) { self.waits().Run([&] { return self.session().Pull(); }); });
+}
+
+void BindSteps(Class& session) {
+  session
       .def(
           "gradients",
           [](nb::handle self, int variable) {
-            PySession& session = nb::cast<PySession&>(self);
-            return View(session.session().gradients(session.Checked(variable)), self);
+            PySession& python = nb::cast<PySession&>(self);
+            return View(python.session().gradients(python.Checked(variable)), self);
           },
           nb::arg("variable"))
       .def(
@@ -152,23 +151,22 @@ void BindSession(nb::module_& module) {
           "announce", [](PySession& self, int variable) { RaiseUnlessOk(self.session().Announce(variable)); },
           nb::arg("variable"))
       .def("finish_step", &Finish, nb::arg("within").none() = nb::none())
-      .def("cancel_step", [](PySession& self) { self.waits().Run([&] { return self.session().CancelStep(); }); })
+      .def("cancel_step",
+           [](PySession& self) { self.waits().Run([&] { return self.session().CancelStep(); }); })
       .def_prop_ro("finished", [](PySession& self) { return self.session().finished(); })
-      .def_prop_ro("position", [](PySession& self) { return self.session().position(); })
-      // --- Work items ---
-      .def_prop_ro("work_items", [](PySession& self) { return self.session().work_items(); })
-      .def("await_work", [](PySession& self) { self.waits().Run([&] { return self.session().AwaitWork(); }); })
-      .def_prop_ro("members", [](PySession& self) { return self.session().members(); })
-      // --- Failures and the end ---
+      .def_prop_ro("position", [](PySession& self) { return self.session().position(); });
+}
+
+void BindLife(Class& session) {
+  session
       .def(
           "recover",
           [](PySession& self, int code, const std::string& message) {
-            self.waits().Run(
-                [&] { return self.session().Recover(Status(static_cast<StatusCode>(code), message)); });
+            const Status failure(static_cast<StatusCode>(code), message);
+            self.waits().Run([&] { return self.session().Recover(failure); });
           },
           nb::arg("code"), nb::arg("message"))
       .def("end", [](PySession& self) { self.waits().Run([&] { return self.session().End(); }); })
-      .def_prop_ro("ended", [](PySession& self) { return self.session().ended(); })
       .def(
           "leave",
           [](PySession& self, LeaveReason reason, const std::string& message) {
@@ -178,8 +176,11 @@ void BindSession(nb::module_& module) {
             });
           },
           nb::arg("reason"), nb::arg("message") = "")
-      .def_prop_ro("made_in_this_process", [](PySession& self) { return self.waits().made_here(); })
-      // --- For the chief ---
+      .def_prop_ro("made_in_this_process", [](PySession& self) { return self.waits().made_here(); });
+}
+
+void BindControl(Class& session) {
+  session
       .def("save_checkpoint",
            [](PySession& self) { self.waits().Run([&] { return self.session().SaveCheckpoint(); }); })
       .def(
@@ -188,14 +189,26 @@ void BindSession(nb::module_& module) {
             RaiseUnlessOk(self.session().SetGroups(groups));
           },
           nb::arg("groups"))
-      .def("end_training", [](PySession& self) { self.waits().Run([&] { return self.session().EndTraining(); }); })
-      .def("counters",
-           [](PySession& self) {
-             Counters counters;
-             self.waits().Run([&] { return self.session().GetCounters(&counters); });
-             return counters;
-           })
-      .def_prop_ro("worker", [](PySession& self) { return self.session().worker(); });
+      .def("counters", [](PySession& self) {
+        Counters counters;
+        self.waits().Run([&] { return self.session().GetCounters(&counters); });
+        return counters;
+      });
+}
+
+}  // namespace
+
+void BindSession(nb::module_& module) {
+  nb::enum_<LeaveReason>(module, "LeaveReason")
+      .value("STOPPED", LeaveReason::kStopped)
+      .value("FAILED", LeaveReason::kFailed);
+  Class session(module, "Session");
+  session.def(nb::init<const Job&, const SessionOptions&, FirstValues, Log>(), nb::arg("job"),
+              nb::arg("options"), nb::arg("first_values").none(), nb::arg("log"));
+  BindValues(session);
+  BindSteps(session);
+  BindLife(session);
+  BindControl(session);
 }
 
 }  // namespace cairn::python

@@ -27,7 +27,7 @@ using Output = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
 
 class PyVariables {
  public:
-  PyVariables(ConnectOptions options, nb::callable log) : waits_(std::move(log)) {
+  PyVariables(ConnectOptions options, Log log) : waits_(std::move(log)) {
     waits_.Attach(options);
     waits_.Run([&] { return Variables::Open(options, &variables_); });
   }
@@ -48,7 +48,8 @@ class PyVariables {
     waits_.Run([&] { return variables_->Read(name, values.get()); });
     float* const data = values->data();
     const size_t size = values->size();
-    const nb::capsule owner(values.release(), [](void* held) noexcept { delete static_cast<std::vector<float>*>(held); });
+    const nb::capsule owner(values.release(),
+                            [](void* held) noexcept { delete static_cast<std::vector<float>*>(held); });
     return Output(data, {size}, owner);
   }
   void Write(const std::string& name, const Input& values) {
@@ -68,7 +69,7 @@ void BindVariables(nb::module_& module) {
       .def_ro("shape", &ListedVariable::shape)
       .def_ro("servers", &ListedVariable::servers);
   nb::class_<PyVariables>(module, "Variables")
-      .def(nb::init<ConnectOptions, nb::callable>(), nb::arg("options"), nb::arg("log"))
+      .def(nb::init<ConnectOptions, Log>(), nb::arg("options"), nb::arg("log"))
       .def("list", &PyVariables::List)
       .def("create", &PyVariables::Create, nb::arg("name"), nb::arg("shape"), nb::arg("values"))
       .def("read", &PyVariables::Read, nb::arg("name"))

@@ -15,12 +15,14 @@
 
 namespace cairn::python {
 
+using Log = nanobind::typed<nanobind::callable, void(nanobind::str)>;
+
 // One for each connection of a program. All methods but the callbacks of options() are called with the GIL.
 class Waits {
  public:
   // `log` is called with each line, by the thread that makes the calls: the library's own threads never take the GIL,
   // which they could not do while the interpreter ends.
-  explicit Waits(nanobind::callable log) : log_(std::move(log)) {}
+  explicit Waits(Log log) : log_(std::move(log)) {}
 
   // Sets the callbacks of `options`, which refer to this object.
   void Attach(ConnectOptions& options) {
@@ -31,8 +33,8 @@ class Waits {
     options.keep_waiting = [this] { return KeepWaiting(); };
   }
 
-  // Runs `call`, which returns a Status, without the GIL, and raises its error: KeyboardInterrupt, or what else a signal
-  // handler raised, before that of the call.
+  // Runs `call`, which returns a Status, without the GIL, and raises its error: KeyboardInterrupt, or what else a
+  // signal handler raised, before that of the call.
   template <typename Call>
   void Run(Call call) {
     CheckProcess();
@@ -42,16 +44,18 @@ class Waits {
       status = call();
     }
     TellLines();
-    if (std::optional<nanobind::python_error> raised = std::exchange(raised_, std::nullopt)) throw *std::move(raised);
+    if (std::optional<nanobind::python_error> raised = std::exchange(raised_, std::nullopt))
+      throw *std::move(raised);
     RaiseUnlessOk(status);
   }
 
   // Raises unless this is the process that made the object: connections and their threads do not survive a fork.
   void CheckProcess() const {
     if (made_here()) return;
-    RaiseUnlessOk(Status(StatusCode::kFailedPrecondition,
-                         "this connection was made in process " + std::to_string(process_) +
-                             ", of which this process is a fork: connect anew, or use the start method 'spawn'"));
+    RaiseUnlessOk(
+        Status(StatusCode::kFailedPrecondition,
+               "this connection was made in process " + std::to_string(process_) +
+                   ", of which this process is a fork: connect again, or use the start method 'spawn'"));
   }
   bool made_here() const { return getpid() == process_; }
 
@@ -78,7 +82,7 @@ class Waits {
     return false;
   }
 
-  const nanobind::callable log_;
+  const Log log_;
   const pid_t process_ = getpid();
   std::optional<nanobind::python_error> raised_;  // with the GIL
   std::mutex mutex_;

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """PyTorch models on Cairn's servers against DistributedDataParallel: examples/s, and processor time of all processes.
 
-One server and two workers of a thread each against two ranks of DDP (gloo, gradients as views of buckets, fused optimizer),
-one after the other in both orders. Needs the Python package and the programs:
+One server and two workers of a thread each against two ranks of DDP (gloo, gradients as views of buckets, fused
+optimizer), one after the other in both orders. Needs the Python package and the programs:
 
-    PYTHONPATH=build/release/python CAIRN_BIN_DIR=build/release/bin python3 tests/bench/torch_ddp.py [--net mlp] [--rounds 5]
+    export PYTHONPATH=build/release/python CAIRN_BIN_DIR=build/release/bin
+    python3 tests/bench/torch_ddp.py [--net mlp] [--rounds 5]
 
-Prints, for each network, the medians of both and of their ratios. Processor time is little disturbed by other programs of
-the machine; examples/s are.
+Prints, for each network, the medians of both and of their ratios. Processor time is little disturbed by other programs
+of the machine; examples/s are.
 """
 
 import argparse

@@ -312,8 +312,9 @@ class ClientTest(IntegrationTest):
             reference_client.connect("localhost:1", worker=2, workers=2)
         with self.assertRaisesRegex(reference_client.Error, "mode is 'synchronous', must be one of sync, async, ssp"):
             client.init({"w": np.zeros((2, 3))}, mode="synchronous")
-        other = reference_client.connect(client._addresses, worker=1, workers=2, timeout=LIMIT)  # pylint: disable=protected-access
-        with self.assertRaisesRegex(reference_client.Error, r"variable 'w' has shape \(5,\) here and \(2, 3\) on the servers"):
+        addresses = client._addresses  # pylint: disable=protected-access
+        other = reference_client.connect(addresses, worker=1, workers=2, timeout=LIMIT)
+        with self.assertRaisesRegex(reference_client.Error, r"'w' has shape \(5,\) here and \(2, 3\) on the servers"):
             other.init({"w": np.zeros(5)})
         other.close()
         client.close()

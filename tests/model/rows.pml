@@ -9,8 +9,8 @@
  *
  * The model is of one shard of a synchronous job with all its workers: client/training/step_pushes.cc,
  * ps/shard/open_push.cc, ps/shard/log_executor.cc, ps/log/ledger.cc, ps/replication/replicator.cc and
- * ps/replication/shard_backup.cc. How two servers agree on a round is in round.pml. If the job would be rolled back to a
- * checkpoint, the model ends.
+ * ps/replication/shard_backup.cc. How two servers agree on a round is in round.pml. If the job would be rolled back to
+ * a checkpoint, the model ends.
  */
 #ifndef W
 #define W 2        /* workers */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a program says of its cluster and its optimizer: TF_CONFIG, and Keras' objects."""
+"""Descriptions of a cluster and of an optimizer: TF_CONFIG, and Keras' objects."""
 
 import json
 import unittest

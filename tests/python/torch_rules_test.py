@@ -94,7 +94,7 @@ class RulesTest(unittest.TestCase):
             train(model, cairn.torch.distribute(optim.AdamW(model.parameters(), 0.01), model, job, max_grad_norm=0.1))
         assert_same(self, model, reference, rtol=1e-4, atol=1e-6)  # torch divides by the norm plus 1e-6
 
-    def test_what_the_servers_do_not_know_is_named(self):
+    def test_unknown_rules_are_named(self):
         class Mine(optim.SGD):
             pass
 

@@ -180,7 +180,7 @@ class TorchTest(unittest.TestCase):
                 loss = loss_of(model, inputs.bfloat16(), labels)
                 loss.backward()
                 optimizer.step()
-                losses.append(float(loss))
+                losses.append(loss.item())
         self.assertEqual(model[0].weight.dtype, torch.bfloat16)
         self.assertLess(losses[-1], 0.8 * losses[0])
 
@@ -261,7 +261,7 @@ class TorchTest(unittest.TestCase):
             with self.assertRaisesRegex(cairn.Refused, "'0.weight'.*load values before distribute"):
                 optimizer.step()
 
-    def test_what_cannot_be_trained_is_named(self):
+    def test_tensors_that_cannot_be_trained_are_named(self):
         model = make_model(norm=False)
         with local() as job:
             with self.assertRaisesRegex(cairn.InvalidArgument, "'0.weight' is torch.float64"):

@@ -73,7 +73,8 @@ class WorkersTest(JobTest):
 
 
 class LostTasksTest(JobTest):
-    """A job that loses a server, a worker or the chief at any point of a step ends with the bits of an undisturbed one."""
+    """A job that loses a server, a worker or the chief at any point of a step ends with the bits of an
+    undisturbed one."""
 
     PLACES = ("forward", "backward", "step")
     FLAGS = ("--lease", 30)

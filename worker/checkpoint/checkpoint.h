@@ -64,8 +64,8 @@ class Checkpoint {
   std::vector<TensorInfo> tensors_;
 };
 
-// Reads the bytes of a tensor in the order of its rows, which may be in several files, and verifies their checksums. One
-// thread; keeps one file open.
+// Reads the bytes of a tensor in the order of its rows, which may be in several files, and verifies their checksums.
+// One thread; keeps one file open.
 class TensorReader {
  public:
   // A tensor of checkpoint.tensors() for which CheckRows() returns OK. Both must outlive the reader.
@@ -83,7 +83,7 @@ class TensorReader {
   const Checkpoint& checkpoint_;
   const TensorInfo& tensor_;
   size_t next_ = 0;  // run of rows
-  // Of the run of rows that is being read:
+  // The run of rows that is being read:
   std::optional<InputFile> input_;
   std::string where_;    // for messages
   uint64_t offset_ = 0;  // in the file

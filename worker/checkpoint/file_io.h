@@ -75,8 +75,8 @@ class InputFile {
   uint64_t size_;
 };
 
-// Calls write(temporary), which makes a complete file of that name, and renames it to `path`: readers see the old file or
-// the new one. Removes the temporary file if that fails.
+// Calls write(temporary), which makes a complete file of that name, and renames it to `path`: readers see the old file
+// or the new one. Removes the temporary file if that fails.
 absl::Status WriteByRename(const std::string& path,
                            absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 

@@ -54,8 +54,8 @@ bool IsOfTable(absl::string_view name, const RunState& run);
 // FAILED_PRECONDITION naming the tensor, and both shapes or types, if two files disagree.
 absl::StatusOr<std::vector<TensorInfo>> MergeTensors(const StateFile& state);
 
-// The head of the file with the tensors of `file`, with the metadata by which torch.distributed.checkpoint reads tensors
-// whose rows are in several files. SafetensorsHead()'s errors.
+// The head of the file with the tensors of `file`, with the metadata by which torch.distributed.checkpoint reads
+// tensors whose rows are in several files. SafetensorsHead()'s errors.
 absl::StatusOr<std::string> HeadOf(const FileEntry& file);
 
 // FAILED_PRECONDITION naming the tensor and both row numbers if `tensor.rows` have gaps or overlap.

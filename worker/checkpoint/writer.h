@@ -34,8 +34,8 @@ struct WriteOptions {
 // Writes <train_dir>/checkpoints/step-<global_step>. After an error, or if the writer is destroyed before Finish(), all
 // earlier checkpoints still exist, except those that max_to_keep removes.
 //
-// FAILED_PRECONDITION naming the variable if rows of it are missing or occur twice, or if the servers disagree about its
-// shape; INVALID_ARGUMENT for a name, a slice or the state of a table that a checkpoint cannot hold; otherwise the
+// FAILED_PRECONDITION naming the variable if rows of it are missing or occur twice, or if the servers disagree about
+// its shape; INVALID_ARGUMENT for a name, a slice or the state of a table that a checkpoint cannot hold; otherwise the
 // system's reason and the path (RESOURCE_EXHAUSTED: disk full).
 class CheckpointWriter {
  public:

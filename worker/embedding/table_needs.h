@@ -1,5 +1,5 @@
-// What a job's embedding tables need of its servers, and whether the servers accept the job: for `cairn plan` and
-// `cairn check`, in the words of cairn-ps.
+// The memory that a job's embedding tables need on its servers, and whether the servers accept the job: for
+// `cairn plan` and `cairn check`, in the words of cairn-ps.
 //
 // Pure functions; any thread.
 #pragma once
@@ -35,8 +35,8 @@ absl::StatusOr<std::vector<TableNeeds>> TableNeedsOf(const v1::Job& job);
 // counts twice: there is a copy while either is made.
 double PartBytes(const TableNeeds& table, int64_t rows, const v1::Job& job);
 
-// What the job takes on the server with the most variables, of which a server has --memory_limit bytes. `table_bytes`:
-// of all tables there. INVALID_ARGUMENT for an invalid optimizer.
+// The job's memory on the server with the most variables, which has --memory_limit bytes. `table_bytes`: of all tables
+// there. INVALID_ARGUMENT for an invalid optimizer.
 absl::StatusOr<ServerMemory> ServerMemoryOf(const v1::Job& job, absl::Span<const net::VariableInfo> variables,
                                             double table_bytes, int64_t memory_limit);
 

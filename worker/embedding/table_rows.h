@@ -41,8 +41,8 @@ struct TableRows {
 
 // The rows of tables in memory.
 TableRows RowsOf(const TrainedTables& tables);
-// Tables in memory with the rows of the stream, if check(number of values of all tables) returns OK; otherwise its error.
-// Throws OutOfMemory.
+// Tables in memory with the rows of the stream, if check(number of values of all tables) returns OK; otherwise its
+// error. Throws OutOfMemory.
 absl::StatusOr<TrainedTables> Collect(const TableRows& rows,
                                       absl::FunctionRef<absl::Status(int64_t values)> check);
 

@@ -25,8 +25,8 @@ absl::Status CheckModelFile(const std::string& path);
 // Writes the format that the ending of `path` selects: .onnx, or .safetensors, which contains only the
 // values, in Keras' layouts. With `tables`, the parameters are those of the model without them; a table is written as
 // a variable, or, if it takes any id, as docs/reference/file-formats.md describes. An .onnx file, of at most 2 GiB, is
-// made in memory; a .safetensors file takes the rows of tables in batches. Replaces the file atomically; errors name the
-// path. A model that ONNX cannot express gives OnnxFile()'s error.
+// made in memory; a .safetensors file takes the rows of tables in batches. Replaces the file atomically; errors name
+// the path. A model that ONNX cannot express gives OnnxFile()'s error.
 absl::Status WriteModelFile(const std::string& path, const nn::Model& model,
                             absl::Span<const float> parameters,
                             const std::map<std::string, std::string>& metadata,

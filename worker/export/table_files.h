@@ -19,8 +19,8 @@ namespace cairn::worker {
 // The key of a table's description in the metadata of the file.
 std::string DescriptionName(const std::string& table);
 
-// Writes the file, with the tensors and descriptions of the tables after `tensors`, as WriteSafetensors() does. Needs the
-// memory of a batch of rows; but if `path` is not a regular file, of all tables.
+// Writes the file, with the tensors and descriptions of the tables after `tensors`, as WriteSafetensors() does. Needs
+// the memory of a batch of rows; but if `path` is not a regular file, of all tables.
 absl::Status WriteWithTables(const std::string& path, const std::vector<NamedTensor>& tensors,
                              const std::map<std::string, std::string>& metadata, const TableRows& tables);
 

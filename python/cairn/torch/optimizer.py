@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from cairn import _native
 from cairn.errors import InvalidArgument, Refused
@@ -35,8 +36,8 @@ def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Jo
     mode: "sync" (an update is the mean over all workers' examples), "async" or "ssp" (bounded staleness, which needs
     max_staleness). max_grad_norm: the servers limit the norm of the mean gradient over all parameters, as
     torch.nn.utils.clip_grad_norm_ does. buffers: "mean" (floating-point buffers, such as the averages of BatchNorm, are
-    the mean over the workers' examples after each step) or "local" (each worker keeps its own). updates: the length of the
-    job; 0: until the chief closes it. eager: gradients are sent while backward goes on; False: by step().
+    the mean over the workers' examples after each step) or "local" (each worker keeps its own). updates: the length of
+    the job; 0: until the chief closes it. eager: gradients are sent while backward goes on; False: by step().
 
     Raises InvalidArgument for an optimizer, a parameter or a setting that it names, and the errors of connecting.
     """
@@ -62,8 +63,8 @@ class _Parameter:
 
     def attach(self, session: _native.Session) -> None:
         shape = self.tensor.shape
-        self.gradient = torch.from_dlpack(session.gradients(self.index)).view(shape)
-        first, second = (torch.from_dlpack(session.values(place, self.index)).view(shape) for place in (0, 1))
+        self.gradient = from_dlpack(session.gradients(self.index)).view(shape)
+        first, second = (from_dlpack(session.values(place, self.index)).view(shape) for place in (0, 1))
         self.values = (first, second)
 
     def install(self, place: int) -> None:
@@ -79,15 +80,15 @@ class _Parameter:
 
 
 class DistributedOptimizer(torch.optim.Optimizer):
-    """Made by distribute(). Learning-rate schedulers take it as they take any optimizer; what they and the program change in
-    `param_groups` on the chief is in force on the servers from the step on.
+    """Made by distribute(). Learning-rate schedulers take it as they take any optimizer; what they and the program
+    change in `param_groups` on the chief is in force on the servers from the step on.
 
     A parameter that took no part in the loss has a gradient of zeros, as it has where another worker used it; one with
     requires_grad=False is left as it is.
 
     Gradients are final when backward() has added them up as often as in the step before: until then nothing is sent.
-    Another number in one step costs time and nothing else. What cannot be right raises: a gradient that was changed after
-    it was sent (by clip_grad_norm_: use max_grad_norm), or values that the program wrote into a parameter.
+    Another number in one step costs time and nothing else. What cannot be right raises: a gradient that was changed
+    after it was sent (by clip_grad_norm_: use max_grad_norm), or values that the program wrote into a parameter.
     """
 
     # torch.amp.GradScaler then leaves it to step() to divide by the scale and to leave out a step with infinities.
@@ -97,7 +98,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                  max_staleness: int | None, max_grad_norm: float | None, buffers: str, updates: int, eager: bool) -> None:
         self._rule = Rule(optimizer)
         if buffers not in ("mean", "local"):
-            raise InvalidArgument(f"buffers is {buffers!r}, must be 'mean' or 'local'", "INVALID_ARGUMENT")
+            raise InvalidArgument(f"buffers is {buffers!r}, must be 'mean' or 'local'")
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self.job = job
         self.result: Result | None = None  # of the last step
@@ -113,9 +114,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             if variable.moving_average_momentum is not None:
                 variable.group = len(self._trained)
         self._groups = max(variable.group for variable in variables) + 1
-        self._session = job.open(variables,
-                                 self._description(max_grad_norm), mode=mode, max_staleness=max_staleness, updates=updates,
-                                 first_values=self._write_first_values)
+        self._session = job.open(variables, self._description(max_grad_norm), mode=mode, max_staleness=max_staleness,
+                                 updates=updates, skip_empty_updates=True, first_values=self._write_first_values)
         self._interrupted = False  # a step has been sent, and its end was not waited for
         self._examples = 1  # of the last step: the next one probably has as many
         self._begun: tuple[int, _Settings] | None = None  # of the step in progress
@@ -125,7 +125,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             parameter.attach(self._session)
         self._install()
         for parameter in self._trained:
-            parameter.tensor.register_post_accumulate_grad_hook(self._on_gradient)
+            parameter.tensor.register_post_accumulate_grad_hook(self._on_gradient)  # type: ignore[no-untyped-call]
 
     # --- The loop ---
 
@@ -147,7 +147,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _weight(self, examples: int) -> int:
         """The examples of the step; 0 if a GradScaler has found an infinity."""
         if isinstance(examples, bool) or int(examples) != examples or examples < 0:
-            raise InvalidArgument(f"examples is {examples!r}, must be a whole number of at least 0", "INVALID_ARGUMENT")
+            raise InvalidArgument(f"examples is {examples!r}, must be a whole number of at least 0")
         found = getattr(self, "found_inf", None)
         return 0 if found is not None and bool(found) else int(examples)
 
@@ -203,7 +203,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._cancel()
 
     def _cancel(self) -> None:
-        """Takes back what this step has sent: step() sends it anew."""
+        """Takes back what this step has sent: step() sends it again."""
         if self._begun is not None:
             self._session.cancel_step()
             self._begun = None
@@ -247,12 +247,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
                                                 or parameter.gradient._version != parameter.sent_version):
                 self._cancel()
                 raise Refused(f"the gradient of {parameter.name!r} was changed after it had been sent: limit norms by "
-                              "distribute(max_grad_norm=...), or send by step(): distribute(eager=False)",
-                              "FAILED_PRECONDITION")
+                              "distribute(max_grad_norm=...), or send by step(): distribute(eager=False)")
             if (parameter.tensor.data_ptr(), parameter.tensor._version) != parameter.installed:
                 self._cancel()
                 raise Refused(f"the program has changed the values of {parameter.name!r}, which are the servers': load values "
-                              "before distribute()", "FAILED_PRECONDITION")
+                              "before distribute()")
 
     # --- Values ---
 
@@ -280,7 +279,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         numbers["lr"] = self._rule.learning_rate(self.param_groups[0])
         if max_grad_norm is not None:
             if not max_grad_norm > 0:
-                raise InvalidArgument(f"max_grad_norm is {max_grad_norm!r}, must be above 0", "INVALID_ARGUMENT")
+                raise InvalidArgument(f"max_grad_norm is {max_grad_norm!r}, must be above 0")
             numbers["global_clipnorm"] = max_grad_norm
         description.hyperparameters = numbers
         return description
@@ -295,27 +294,25 @@ class DistributedOptimizer(torch.optim.Optimizer):
         for parameter, trained in zip(self._trained, settings[1], strict=True):
             assert parameter.group is not None
             group = _native.GroupSettings()
-            group.learning_rate, hyper = settings[0][parameter.group]
-            if hasattr(group, "hyperparameters"): group.hyperparameters = hyper  # TEMP
+            group.learning_rate, group.hyperparameters = settings[0][parameter.group]
             group.untouched = not trained
             of_servers.append(group)
         return [*of_servers, *[_native.GroupSettings() for _ in range(self._groups - len(of_servers))]]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         if hasattr(self, "_session"):
-            raise Refused("the parameters of a job are fixed: give all parameter groups to the optimizer before distribute()",
-                          "FAILED_PRECONDITION")
+            raise Refused("the parameters of a job are fixed: give all parameter groups to the optimizer before distribute()")
         super().add_param_group(param_group)
 
 
 def _parameters(model: torch.nn.Module, groups: Iterable[dict[str, Any]]) -> list[_Parameter]:
     group_of = {id(tensor): number for number, group in enumerate(groups) for tensor in group["params"]}
-    found = []
+    found: list[_Parameter] = []
     for name, tensor in model.named_parameters():
         _check_type(name, tensor)
         found.append(_Parameter(name, tensor, len(found), group_of.pop(id(tensor), None)))
     if group_of:
-        raise InvalidArgument(f"the optimizer has {len(group_of)} parameters that the model does not have", "INVALID_ARGUMENT")
+        raise InvalidArgument(f"the optimizer has {len(group_of)} parameters that the model does not have")
     return found
 
 
@@ -328,8 +325,7 @@ def _buffers(model: torch.nn.Module, first: int) -> list[_Parameter]:
 
 def _check_type(name: str, tensor: torch.Tensor) -> None:
     if tensor.dtype != torch.float32 and tensor.dtype not in _CONVERTED:
-        raise InvalidArgument(f"{name!r} is {tensor.dtype}, must be float32, bfloat16 or float16: servers compute in float32",
-                              "INVALID_ARGUMENT")
+        raise InvalidArgument(f"{name!r} is {tensor.dtype}, must be float32, bfloat16 or float16: servers compute in float32")
 
 
 def _variable(parameter: _Parameter) -> _native.Variable:

@@ -29,11 +29,11 @@ class Rule:
         if kind not in _OPTIMIZERS:
             known = ", ".join(known.__name__ for known in _OPTIMIZERS)
             raise InvalidArgument(f"the servers do not know the rule of {kind.__module__}.{kind.__qualname__}; they know "
-                                  f"torch.optim's {known}", "INVALID_ARGUMENT")
+                                  f"torch.optim's {known}")
         self.name = f"torch.{kind.__name__}"
         for key in optimizer.defaults:
             if key not in _KEYS and key not in _IMPLEMENTATION and key != "lr":
-                raise InvalidArgument(f"{kind.__name__}: the servers do not know the option {key!r}", "INVALID_ARGUMENT")
+                raise InvalidArgument(f"{kind.__name__}: the servers do not know the option {key!r}")
         # AdamW's decay is decoupled by its name.
         self._keys = [key for key in _KEYS if key in optimizer.defaults
                       and not (kind is torch.optim.AdamW and key == "decoupled_weight_decay")]

@@ -1,7 +1,7 @@
 """A second implementation of the protocol between workers and servers, with gRPC and NumPy alone.
 
-It shows what proto/README.md says in 400 lines, and tests compare the servers' answers with it: whoever writes a client in
-another language begins here. Programs use the package in python/.
+It shows what proto/README.md says in 400 lines, and tests compare the servers' answers with it: whoever writes a client
+in another language begins here. Programs use the package in python/.
 
     client = reference_client.connect("ps0:2222,ps1:2222", worker=0, workers=2)
     values = client.init({"w": w0}, optimizer={"name": "Adam", "hyperparameters": {"learning_rate": 1e-3}})
@@ -58,9 +58,9 @@ def _refusing():
 def connect(servers, *, worker=0, workers=1, timeout=300, step_timeout=600, tls=None, token=None):
     """Returns a client of the servers. Waits at most `timeout` seconds for servers that are still starting.
 
-    `servers`: "ps0:2222,ps1:2222", or a list, in the order of their index; this process is worker `worker` of `workers`.
-    `tls`: (certificate, key, CA), paths of three PEM files. `token`: the job token, if the servers require one;
-    default: the environment variable CAIRN_JOB_TOKEN.
+    `servers`: "ps0:2222,ps1:2222", or a list, in the order of their index; this process is worker `worker` of
+    `workers`. `tls`: (certificate, key, CA), paths of three PEM files. `token`: the job token, if the servers require
+    one; default: the environment variable CAIRN_JOB_TOKEN.
     """
     token = token or os.environ.get("CAIRN_JOB_TOKEN")
     servers = servers.split(",") if isinstance(servers, str) else list(servers)
@@ -204,7 +204,8 @@ class Client:
 
     def _on_all(self, call):
         """Runs call(server) for all servers concurrently. A restarted server is detected at once and cancels the other
-        calls, and so does an interrupt, after which only close() may be called. Raises the first failure of any kind."""
+        calls, and so does an interrupt, after which only close() may be called. Raises the first failure of any
+        kind."""
         results, failures = [None] * len(self._channels), [None] * len(self._channels)
 
         def keep(server):
@@ -238,8 +239,8 @@ class Client:
         """Joins the job and returns the initial values.
 
         If the servers have no job, worker 0 creates it with `values`, {name: array}, and `optimizer`, the fields of the
-        message OptimizerConfig; by default SGD. The other workers wait for the job; only the shapes of their values are used. `mode`: sync,
-        async or ssp.
+        message OptimizerConfig; by default SGD. The other workers wait for the job; only the shapes of their values are
+        used. `mode`: sync, async or ssp.
         """
         if mode not in _MODES:
             raise Error(f"mode is {mode!r}, must be one of {', '.join(_MODES)}", grpc.StatusCode.INVALID_ARGUMENT)

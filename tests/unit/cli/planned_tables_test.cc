@@ -96,7 +96,7 @@ TEST(PlannedTables, ATableThatDoesNotFitIsRefusedInTheWordsOfAServer) {
               AllOf(HasSubstr("may take 97.7 KiB (--memory_limit)"), HasSubstr("other tables 0.116 MiB")));
 }
 
-TEST(PlannedTables, WhatTrainingRefusesIsRefused) {
+TEST(PlannedTables, TablesThatTrainingRefusesAreRefused) {
   worker::TrainOptions options = WithTables();
   options.embedding.tables = "sentences";
   EXPECT_THAT(PlanTables(options, ModelOfTables(), 1, 1, {}).status().message(),
