@@ -189,7 +189,7 @@ Status Session::WriteValues(std::span<const float> values) {
     return Status(StatusCode::kInvalidArgument, "WriteValues: " + std::to_string(values.size()) +
                                                     " values for " + std::to_string(this->values().size()));
   }
-  return FromAbsl((*control)->Write({values.data(), values.size()}));
+  return FromAbsl((*control)->Write({values.data(), values.size()}, nullptr));
 }
 
 Status Session::GetCounters(Counters* counters) {

@@ -223,7 +223,8 @@ absl::StatusOr<LearntJob> LearnJob(const Connection& connection, const IntendedJ
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TableSource>> StateSource::OpenTables(const v1::Job& /*job*/) {
+absl::StatusOr<std::unique_ptr<TableSource>> StateSource::OpenTables(const v1::Job& job) {
+  if (!job.has_resumed()) return nullptr;
   return absl::UnimplementedError("the tables of a job cannot be resumed from here");
 }
 
@@ -404,7 +405,7 @@ absl::Status InitialiseServers(Connection& connection, const IntendedJob& intend
   CAIRN_RETURN_IF_ERROR(source.Load(absl::MakeSpan(learnt.slots).subspan(0, num_parts - 1), into));
   const std::vector<absl::Span<const float>> written(into.begin(), into.end());
   std::unique_ptr<TableSource> tables;
-  if (run.has_resumed() && run.tables_size() > 0) {
+  if (run.tables_size() > 0) {
     CAIRN_ASSIGN_OR_RETURN(tables, source.OpenTables(run));
   }
   return WriteState(

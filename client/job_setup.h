@@ -55,8 +55,8 @@ class StateSource {
   // the optimizer slot `slots[i]`. Each span is [total elements of all variables].
   virtual absl::Status Load(absl::Span<const std::string> slots,
                             absl::Span<const absl::Span<float>> into) = 0;
-  // After Find(), if the resumed job has tables: their states, divided among its servers. The next call of Find() ends
-  // their use. By default UNIMPLEMENTED.
+  // After Load(), if the job has tables: their states, divided among its servers. Null: tables have no rows; not if the
+  // job is resumed. The next call of Find() ends their use. By default null, or UNIMPLEMENTED if the job is resumed.
   virtual absl::StatusOr<std::unique_ptr<TableSource>> OpenTables(const v1::Job& job);
 };
 
@@ -83,10 +83,10 @@ absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& in
 
 // Writes values, parts[0], to the servers: as the first values, or in place of the current ones. For the
 // first values of a resumed job, the optimizer's slots follow in parts[1...]. Each part is [total elements of
-// all variables]. Repeating the call is harmless.
+// all variables]. Repeating the call, with tables that are opened again, is harmless.
 struct WriteOptions {
   bool initialise = false;
-  // With `initialise`, if the job is resumed and has tables: their states; otherwise null.
+  // The states of the job's tables, from their beginning. Null: they are as they are; not if the job is resumed.
   TableSource* tables = nullptr;
   // The time limit of each server's answer, in addition to the transfer time (net::TimeForBytes).
   Duration timeout;

@@ -138,7 +138,6 @@ absl::Status TableTransfer::BeginWrite(absl::Span<const int64_t> sizes, Piece& p
   v1::ClientHeader header;
   v1::WriteBegin& write = *header.mutable_write();
   write.set_layout(server.layout);
-  write.set_initialise(true);
   write.set_partial(true);
   write.mutable_table_states()->Add(sizes.begin(), sizes.end());
   CAIRN_ASSIGN_OR_RETURN(const uint64_t id,

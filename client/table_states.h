@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,7 +41,7 @@ class TableSink {
   virtual int64_t max_piece() const { return kTablePieceFloats; }
 };
 
-// Provides the states that servers restore. Called by one thread.
+// Provides the states that servers are given. Called by one thread.
 class TableSource {
  public:
   virtual ~TableSource() = default;
@@ -49,6 +50,9 @@ class TableSource {
   // table are read in the order of the servers. Called until all floats have been read.
   virtual absl::StatusOr<int64_t> Read(int server, int table, absl::Span<float> into) = 0;
 };
+
+// Opens the states, from their beginning, at each call.
+using TableOpener = std::function<absl::StatusOr<std::unique_ptr<TableSource>>()>;
 
 // Transfers the states over sessions, which it owns. One thread.
 class TableTransfer {

@@ -3,8 +3,10 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +21,8 @@
 #include "common/flags/flags.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/embedding/trained_tables.h"
+#include "worker/export/table_files.h"
 
 namespace cairn::cli {
 namespace {
@@ -160,19 +164,12 @@ absl::Status Consolidate(const std::string& path, const std::string& output) {
          absl::MakeConstSpan(values).subspan(static_cast<size_t>(variable.offset),
                                              static_cast<size_t>(variable.shape.num_elements()))});
   }
-  for (const TensorInfo& tensor : checkpoint.tensors()) {
-    if (!tensor.slot.empty() || !tensor.of_table) continue;
-    tensors.push_back(
-        {.name = tensor.name, .shape = tensor.shape, .type = tensor.type, .contents = [&](auto write) {
-           absl::Status status;
-           status.Update(checkpoint.Read(tensor, [&](absl::Span<const char> piece) {
-             if (status.ok()) status = write({piece.data(), piece.size()});
-           }));
-           return status;
-         }});
+  std::map<std::string, std::string> metadata = {{"format", "pt"},
+                                                 {"global_step", absl::StrCat(checkpoint.run().global_step)}};
+  for (const worker::TableRun& table : checkpoint.run().tables.value_or(std::vector<worker::TableRun>())) {
+    CAIRN_RETURN_IF_ERROR(worker::AddRows(checkpoint, table, tensors, metadata));
   }
-  return worker::WriteSafetensors(
-      output, tensors, {{"format", "pt"}, {"global_step", absl::StrCat(checkpoint.run().global_step)}});
+  return worker::WriteSafetensors(output, tensors, metadata);
 }
 
 // `cairn checkpoint`: lists, shows, verifies and consolidates the checkpoints of a --train_dir.

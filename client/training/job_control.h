@@ -32,8 +32,9 @@ class JobControl {
   virtual absl::Status SetLearningRate(float rate) = 0;
   // Ends the job before its last version, for all workers.
   virtual absl::Status EndTraining() = 0;
-  // Replaces all values, also those of this worker's StepExchange.
-  virtual absl::Status Write(absl::Span<const float> values) = 0;
+  // Replaces all values, also those of this worker's StepExchange. `tables`: null, or opens the states of the
+  // embedding tables, which replace all rows; called for each attempt.
+  virtual absl::Status Write(absl::Span<const float> values, const TableOpener& tables) = 0;
   // Takes a snapshot of values, optimizer slots and progress at the current point of the job.
   virtual absl::StatusOr<TakenSnapshot> TakeSnapshot() = 0;
   // Returns OK if another snapshot may succeed after one failed with `failure`; otherwise `failure`, or the

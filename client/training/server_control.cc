@@ -1,6 +1,7 @@
 #include "client/training/server_control.h"
 
 #include <chrono>
+#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -60,11 +61,15 @@ absl::Status ServerControl::ChangeConfig(const v1::ConfigChange& config_change) 
   });
 }
 
-absl::Status ServerControl::Write(absl::Span<const float> values) {
+absl::Status ServerControl::Write(absl::Span<const float> values, const TableOpener& tables) {
   CAIRN_CHECK(values.size() == steps_.parameters().size());
-  CAIRN_RETURN_IF_ERROR(job_.Persist([&] {
+  CAIRN_RETURN_IF_ERROR(job_.Persist([&]() -> absl::Status {
+    std::unique_ptr<TableSource> source;
+    if (tables != nullptr) {
+      CAIRN_ASSIGN_OR_RETURN(source, tables());
+    }
     return WriteState(connection_, job_.learnt(), {values},
-                      {.initialise = false, .timeout = job_.step_timeout()});
+                      {.initialise = false, .tables = source.get(), .timeout = job_.step_timeout()});
   }));
   return steps_.Pull();
 }

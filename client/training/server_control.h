@@ -11,6 +11,7 @@
 #include "cairn/v1/job.pb.h"
 #include "cairn/v1/parameter_server.pb.h"
 #include "client/snapshot.h"
+#include "client/table_states.h"
 #include "client/training/job_control.h"
 #include "client/training/joined_job.h"
 #include "client/training/step_exchange.h"
@@ -35,9 +36,9 @@ class ServerControl final : public JobControl {
   // All servers make their last update at the same version. In an asynchronous job without norms, each server
   // instead ends when it receives the call. Afterwards finished() is true and parameters() are the last values.
   absl::Status EndTraining() override;
-  // Replaces the servers' values by `values`, parallel to parameters(), and pulls them. To be used while no
-  // other worker trains.
-  absl::Status Write(absl::Span<const float> values) override;
+  // Replaces the servers' values by `values`, parallel to parameters(), and pulls them; and their rows by those of
+  // `tables`, if there are any. To be used while no other worker trains.
+  absl::Status Write(absl::Span<const float> values, const TableOpener& tables) override;
 
   // Marks a snapshot at the current point, to be read with ReadSnapshot().
   absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker();

@@ -84,7 +84,7 @@ absl::Status BackupState::Restore(const v1::ReplicationBody& body, const Replica
     case v1::ReplicationBody::kMember:
       return job.members().Put(body.member(), now);
     case v1::ReplicationBody::kWritten:
-      return WriteReplicated(floats.variables, job.shard());
+      return WriteReplicated(floats.variables, floats.tables, job.shard());
     case v1::ReplicationBody::kEcho:
       OnEcho(body.echo());
       return absl::OkStatus();

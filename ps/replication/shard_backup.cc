@@ -40,10 +40,10 @@ absl::Status AppendReplicated(const v1::ReplicatedEntry& replicated,
                               UpdateMean{VersionOf(entry), std::move(mean), std::move(means_of_tables)});
 }
 
-absl::Status WriteReplicated(std::shared_ptr<const AlignedBuffer> values, Shard& shard) {
+absl::Status WriteReplicated(std::shared_ptr<const AlignedBuffer> values, ReceivedTables tables,
+                             Shard& shard) {
   CAIRN_RETURN_IF_ERROR(CheckValues(values.get(), shard));
-  shard.Overwrite(std::move(values));
-  return absl::OkStatus();
+  return shard.Overwrite(std::move(values), std::move(tables));
 }
 
 }  // namespace cairn::ps

@@ -18,6 +18,7 @@ absl::Status AppendReplicated(const v1::ReplicatedEntry& replicated,
                               std::shared_ptr<const AlignedBuffer> mean, Shard& shard,
                               ReceivedTables means_of_tables = {});
 // INVALID_ARGUMENT if the number of values differs from the number of the shard's values.
-absl::Status WriteReplicated(std::shared_ptr<const AlignedBuffer> values, Shard& shard);
+absl::Status WriteReplicated(std::shared_ptr<const AlignedBuffer> values, ReceivedTables tables,
+                             Shard& shard);
 
 }  // namespace cairn::ps

@@ -44,10 +44,11 @@ void ShardFeed::OnMean(int64_t version, const std::shared_ptr<const AlignedBuffe
   replicator_.SendMean(kShard, {.version = version, .mean = mean, .begin = begin, .end = end});
 }
 
-void ShardFeed::OnWrite(const optim::Values& values) {
+void ShardFeed::OnWrite(const optim::Values& values, absl::Span<const TableState> tables) {
   ReplicationItem item;
   item.body.set_written(values.version);
   item.floats = {values.data};
+  item.tables.assign(tables.begin(), tables.end());
   replicator_.Send(kShard, std::move(item));
 }
 

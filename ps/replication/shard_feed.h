@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "ps/replication/replicator.h"
 #include "ps/shard/shard.h"
 
@@ -23,7 +24,7 @@ class ShardFeed final : public EffectSink {
   void OnEntry(const LogEntry& entry, const UpdateMean* mean) override;
   void OnMean(int64_t version, const std::shared_ptr<const AlignedBuffer>& mean, int64_t begin,
               int64_t end) override;
-  void OnWrite(const optim::Values& values) override;
+  void OnWrite(const optim::Values& values, absl::Span<const TableState> tables) override;
   void WhenReceived(Callback then) override { replicator_.WhenReplicated(std::move(then)); }
 
  private:

@@ -217,14 +217,14 @@ void Session::BeginWrite(uint64_t request_id, const v1::WriteBegin& begin) {
     open.failure = NoSuchTable(begin.table_states_size(), num_tables);
     return;
   }
-  if (open.state && begin.table_states_size() > 0) {
+  if (begin.table_states_size() > 0) {
     auto tables = WrittenTables::For(begin, *open.job, std::move(written_tables_));
     open.failure = tables.status();
     if (tables.ok()) open.tables = written_tables_ = *std::move(tables);
   }
   open.partial = begin.partial();
   if (open.partial && open.tables == nullptr && open.failure.ok()) {
-    open.failure = absl::InvalidArgumentError("only states of tables of a resumed job are written in parts");
+    open.failure = absl::InvalidArgumentError("only states of tables are written in parts");
   }
 }
 
@@ -490,7 +490,7 @@ void Session::FinishWrite(uint64_t request_id, Open open) {
   if (open.state) {
     open.job->shard().WriteState(std::move(open.write), std::move(tables), std::move(written));
   } else {
-    open.job->shard().Write(std::move(open.write), std::move(written));
+    open.job->shard().Write(std::move(open.write), std::move(tables), std::move(written));
   }
 }
 

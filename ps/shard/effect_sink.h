@@ -16,6 +16,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/memory/aligned_buffer.h"
 #include "optim/store/variable_store.h"
 #include "ps/log/log_entry.h"
@@ -45,8 +46,9 @@ class EffectSink : public MeanSink {
   bool WantsMeans() const final { return WantsEntries(); }
   // `entry` is about to be executed. `mean`: the mean that this entry is the first to use; otherwise null.
   virtual void OnEntry(const LogEntry& entry, const UpdateMean* mean) = 0;
-  // A client has overwritten the values, between two entries.
-  virtual void OnWrite(const optim::Values& values) = 0;
+  // A client has overwritten the values, between two entries, and, unless `tables` is empty, the tables beside the
+  // variables, whose states these are.
+  virtual void OnWrite(const optim::Values& values, absl::Span<const TableState> tables) = 0;
   // Calls `then` when all effects so far have been received; at once if nothing needs to wait for that.
   virtual void WhenReceived(Callback then) = 0;
 };
@@ -66,7 +68,7 @@ class NoEffects final : public EffectSink {
   bool WantsEntries() const override { return false; }
   void OnEntry(const LogEntry&, const UpdateMean*) override {}
   void OnMean(int64_t, const std::shared_ptr<const AlignedBuffer>&, int64_t, int64_t) override {}
-  void OnWrite(const optim::Values&) override {}
+  void OnWrite(const optim::Values&, absl::Span<const TableState>) override {}
   void WhenReceived(Callback then) override { then(absl::OkStatus()); }
 };
 

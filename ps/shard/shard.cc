@@ -126,14 +126,20 @@ void Shard::ReadRows(std::shared_ptr<const WantedRows> wanted, RowsReply reply) 
   executor_.effects().WhenReceived(Answered<AnsweredRows>(std::move(reply), read()));
 }
 
-void Shard::Write(std::unique_ptr<Accumulator> data, WriteReply done) {
-  executor_.Run(
-      [this, data = std::move(data), done = std::move(done)](LogExecutor::Replies& replies) mutable {
-        std::vector<optim::VariableStore::Run> runs;
-        for (const auto& [begin, end] : data->runs()) runs.push_back({begin, end});
-        if (const auto values = data->Take().buffer(); values != nullptr) store().Write(*values, runs);
-        ReplyWritten(std::move(done), replies);
-      });
+void Shard::Write(std::unique_ptr<Accumulator> data, ReceivedTables tables, WriteReply done) {
+  auto states = WrittenStates(std::move(tables));
+  if (!states.ok()) {
+    done(states.status());
+    return;
+  }
+  executor_.Run([this, data = std::move(data), states = *std::move(states),
+                 done = std::move(done)](LogExecutor::Replies& replies) mutable {
+    std::vector<optim::VariableStore::Run> runs;
+    for (const auto& [begin, end] : data->runs()) runs.push_back({begin, end});
+    if (const auto values = data->Take().buffer(); values != nullptr) store().Write(*values, runs);
+    RestoreTables(states);
+    ReplyWritten(states, std::move(done), replies);
+  });
   executor_.Flush();
 }
 
@@ -146,15 +152,16 @@ void Shard::WriteState(std::unique_ptr<Accumulator> state, ReceivedTables tables
   executor_.Run([this, state = std::move(state), states = *std::move(states),
                  done = std::move(done)](LogExecutor::Replies& replies) mutable {
     if (const auto values = state->Take().buffer(); values != nullptr) store().WriteState(*values);
-    RestoreTables(std::move(states));
-    ReplyWritten(std::move(done), replies);
+    RestoreTables(states);
+    ReplyWritten(states, std::move(done), replies);
   });
   executor_.Flush();
 }
 
-void Shard::ReplyWritten(WriteReply done, LogExecutor::Replies& replies) {
+void Shard::ReplyWritten(absl::Span<const TableState> tables, WriteReply done,
+                         LogExecutor::Replies& replies) {
   const optim::Values written = store().current();
-  executor_.effects().OnWrite(written);
+  executor_.effects().OnWrite(written, tables);
   replies.push_back(Answered<int64_t>(std::move(done), written.version));
 }
 
@@ -167,16 +174,25 @@ absl::StatusOr<std::vector<TableState>> Shard::StatesOf(ReceivedTables tables) c
   return states;
 }
 
+absl::StatusOr<std::vector<TableState>> Shard::WrittenStates(ReceivedTables tables) const {
+  if (tables.empty()) return std::vector<TableState>();
+  return StatesOf(std::move(tables));
+}
+
 void Shard::RestoreTables(std::vector<TableState> states) {
   const int64_t version = store().current().version;
   for (size_t i = 0; i < states.size(); ++i) tables_[1 + i].Restore(version, std::move(states[i]));
 }
 
-void Shard::Overwrite(std::shared_ptr<const AlignedBuffer> values) {
-  executor_.Run([this, values = std::move(values)](LogExecutor::Replies&) {
-    const optim::VariableStore::Run everything = {0, store().size()};
-    if (values != nullptr) store().Write(*values, {&everything, 1});
-  });
+absl::Status Shard::Overwrite(std::shared_ptr<const AlignedBuffer> values, ReceivedTables tables) {
+  CAIRN_ASSIGN_OR_RETURN(auto states, WrittenStates(std::move(tables)));
+  executor_.Run(
+      [this, values = std::move(values), states = std::move(states)](LogExecutor::Replies&) mutable {
+        const optim::VariableStore::Run everything = {0, store().size()};
+        if (values != nullptr) store().Write(*values, {&everything, 1});
+        RestoreTables(std::move(states));
+      });
+  return absl::OkStatus();
 }
 
 void Shard::Capture(absl::AnyInvocable<void(State state)> send) {

@@ -30,6 +30,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "cairn/v1/replicate.pb.h"
 #include "common/core/clock.h"
 #include "common/system/fault_points.h"
@@ -120,8 +121,9 @@ class Shard final : public LogSink {
   // The rows as they are now. As ReadWanted().
   void ReadRows(std::shared_ptr<const WantedRows> wanted, RowsReply reply);
   // Overwrites the values for which `data` has elements, between two entries of the log. `done` receives the
-  // version at that point.
-  void Write(std::unique_ptr<Accumulator> data, WriteReply done);
+  // version at that point. `tables`: empty, or the complete states of the tables beside the variables.
+  // INVALID_ARGUMENT, without effect, if a state does not fit its table.
+  void Write(std::unique_ptr<Accumulator> data, ReceivedTables tables, WriteReply done);
   // As Write(), with the complete states of all tables; the one of the variables is from the store's
   // state_pool(). INVALID_ARGUMENT, without effect, if a state does not fit its table.
   void WriteState(std::unique_ptr<Accumulator> state, ReceivedTables tables, WriteReply done);
@@ -153,8 +155,9 @@ class Shard final : public LogSink {
   // for a state that does not fit this shard.
   absl::Status Restore(const v1::ReplicatedShard& facts, std::shared_ptr<const AlignedBuffer> floats,
                        ReceivedTables tables = {});
-  // As Write(), with all values, queued for Flush(). `values` has the size of the store's values.
-  void Overwrite(std::shared_ptr<const AlignedBuffer> values);
+  // As Write(), with all values, queued for Flush(). `values` has the size of the store's values. INVALID_ARGUMENT as
+  // there.
+  absl::Status Overwrite(std::shared_ptr<const AlignedBuffer> values, ReceivedTables tables = {});
 
   // Ends the job: every waiting and future request is answered with `failure`. The first failure is kept.
   void Fail(const absl::Status& failure) { executor_.Fail(failure); }
@@ -176,11 +179,13 @@ class Shard final : public LogSink {
 
  private:
   State Save();
+  // As StatesOf(); empty if `tables` is.
+  absl::StatusOr<std::vector<TableState>> WrittenStates(ReceivedTables tables) const;
   // The states of the tables beside the variables [table - 1]. INVALID_ARGUMENT if one does not fit.
   absl::StatusOr<std::vector<TableState>> StatesOf(ReceivedTables tables) const;
   void RestoreTables(std::vector<TableState> states);
   // Sends the values to the sink, and answers with their version.
-  void ReplyWritten(WriteReply done, LogExecutor::Replies& replies);
+  void ReplyWritten(absl::Span<const TableState> tables, WriteReply done, LogExecutor::Replies& replies);
   void Pass(absl::string_view point) const {
     if (faults_ != nullptr) faults_->Pass(point);
   }

@@ -252,7 +252,7 @@ void Chief::Write() {
           if (state) {
             shard.WriteState(std::move(values), tables, std::move(written));
           } else {
-            shard.Write(std::move(values), std::move(written));
+            shard.Write(std::move(values), {}, std::move(written));
           }
         },
         IfLooking<absl::StatusOr<double>>([this](auto written) {

@@ -32,7 +32,7 @@ class RingControl final : public client::JobControl {
   }
   absl::Status EndTraining() override { return steps_.End(); }
   // Writes the values of this worker only. For use after training.
-  absl::Status Write(absl::Span<const float> values) override {
+  absl::Status Write(absl::Span<const float> values, const client::TableOpener&) override {
     state_.Write(values);
     return absl::OkStatus();
   }

@@ -76,12 +76,6 @@ absl::StatusOr<v1::Table> MakeTable(const TrainOptions& options, const nn::Model
   if (own == nullptr && flags.optimizer.empty() && !flags.learning_rate.has_value()) return table;
   v1::OptimizerConfig& optimizer = *embedding.mutable_optimizer();
   if (own != nullptr) {
-    if (options.callbacks.plateau_factor.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("layer '", lookup.layer,
-                       "' has an optimizer of its own, and --reduce_lr_on_plateau reduces the learning rate "
-                       "of the job's optimizer"));
-    }
     if (const auto& schedule = lookup.table->learning_rate_schedule; schedule.has_value()) {
       auto made = MakeSchedule(*schedule);
       if (!made.ok()) return Annotate(made.status(), absl::StrCat("layer '", lookup.layer, "'"));

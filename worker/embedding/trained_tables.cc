@@ -99,32 +99,48 @@ void TrainedTable::ReadAll(absl::Span<float> rows) const {
   }
 }
 
-absl::StatusOr<TrainedTable> LoadTrainedTable(const Checkpoint& checkpoint, const TableRun& table) {
+absl::Status VisitRows(
+    const Checkpoint& checkpoint, const TableRun& table,
+    absl::FunctionRef<absl::Status(absl::Span<const int64_t> ids, absl::Span<const float> values)> visit) {
   constexpr int64_t kBatchRows = 8192;
   const auto optimizer = OptimizerOf(table);
   if (!optimizer.ok()) return Annotate(optimizer.status(), checkpoint.directory());
   CAIRN_ASSIGN_OR_RETURN(RowReader reader, RowReader::Open(checkpoint, table));
   const embedding::RowUpdate at = {.learning_rate = static_cast<float>(table.learning_rate),
                                    .step = checkpoint.run().global_step};
-  std::vector<int64_t> ids(static_cast<size_t>(reader.rows()));
-  std::vector<float> rows = FloatVector(reader.rows() * table.dim, table.name);
-  std::vector<float> records;
+  std::vector<int64_t> ids;
+  std::vector<float> records, values;
   std::vector<const float*> stored;
   for (int64_t first = 0; first < reader.rows(); first += kBatchRows) {
     const int64_t count = std::min(kBatchRows, reader.rows() - first);
     records.resize(static_cast<size_t>(count * reader.record_floats()));
     CAIRN_RETURN_IF_ERROR(reader.Read(absl::MakeSpan(records)));
+    ids.resize(static_cast<size_t>(count));
+    values.resize(static_cast<size_t>(count * table.dim));
     stored.clear();
     for (int64_t row = 0; row < count; ++row) {
       const float* const record = records.data() + row * reader.record_floats();
-      std::memcpy(&ids[static_cast<size_t>(first + row)], record, sizeof(int64_t));
+      std::memcpy(&ids[static_cast<size_t>(row)], record, sizeof(int64_t));
       stored.push_back(record + embedding::kIdFloats);
     }
-    (*optimizer)
-        ->Read(stored, at,
-               absl::MakeSpan(rows).subspan(static_cast<size_t>(first * table.dim),
-                                            static_cast<size_t>(count * table.dim)));
+    (*optimizer)->Read(stored, at, absl::MakeSpan(values));
+    CAIRN_RETURN_IF_ERROR(visit(ids, values));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TrainedTable> LoadTrainedTable(const Checkpoint& checkpoint, const TableRun& table) {
+  CAIRN_ASSIGN_OR_RETURN(const RowReader reader, RowReader::Open(checkpoint, table));
+  std::vector<int64_t> ids;
+  ids.reserve(static_cast<size_t>(reader.rows()));
+  std::vector<float> rows = FloatVector(reader.rows() * table.dim, table.name);
+  auto to = rows.begin();
+  CAIRN_RETURN_IF_ERROR(
+      VisitRows(checkpoint, table, [&](absl::Span<const int64_t> of_batch, absl::Span<const float> values) {
+        ids.insert(ids.end(), of_batch.begin(), of_batch.end());
+        to = std::copy(values.begin(), values.end(), to);
+        return absl::OkStatus();
+      }));
   auto trained = TrainedTable::Create(table, std::move(ids), std::move(rows));
   if (trained.ok()) return trained;
   const absl::Status status = Annotate(trained.status(), checkpoint.directory());

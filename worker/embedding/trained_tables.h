@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -35,7 +36,9 @@ class TrainedTable {
   int64_t dim() const { return description_.dim; }
   // Whether any int64 is an id of the table.
   bool dynamic() const { return description_.vocabulary_size == 0; }
-  // The stored rows and their ids, of a dynamic table.
+  // Whether it was made by OfVariable(): then it has no ids().
+  bool has_all_rows() const { return has_all_rows_; }
+  // The stored rows and their ids.
   absl::Span<const int64_t> ids() const { return ids_; }
   absl::Span<const float> rows() const { return rows_; }
 
@@ -62,7 +65,13 @@ class TrainedTable {
   std::vector<float> rows_;
 };
 
-// A table as it is in the checkpoint. RowReader's errors.
+// Passes the ids and the values [id] [dim] of a table's rows in batches, in the order of the checkpoint. Returns the
+// first error of `visit`; RowReader's errors; OptimizerOf()'s, naming the checkpoint.
+absl::Status VisitRows(
+    const Checkpoint& checkpoint, const TableRun& table,
+    absl::FunctionRef<absl::Status(absl::Span<const int64_t> ids, absl::Span<const float> values)> visit);
+
+// A table as it is in the checkpoint. VisitRows()'s errors.
 absl::StatusOr<TrainedTable> LoadTrainedTable(const Checkpoint& checkpoint, const TableRun& table);
 
 // The tables of a model, and the model that is left.

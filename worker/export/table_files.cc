@@ -8,21 +8,26 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "absl/types/span.h"
 #include "common/core/json.h"
 #include "common/core/shape.h"
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
 #include "embedding/initializers/row_initializer.h"
 #include "worker/checkpoint/file_io.h"
+#include "worker/checkpoint/tables.h"
 #include "worker/checkpoint/tensors.h"
 #include "worker/embedding/table_run.h"
 #include "worker/embedding/trained_tables.h"
 
 namespace cairn::worker {
-
 namespace {
 
+constexpr char kDescription[] = "table/";
 constexpr int64_t kBatchFloats = int64_t{1} << 18;  // 1 MiB
 
 // Adds the tensors of a table with so many rows, and its description. Their values are not set.
@@ -34,11 +39,7 @@ void AddTensors(const TableRun& run, int64_t rows, std::vector<NamedTensor>& ten
   }
   tensors.push_back({.name = IdsName(run.name), .shape = Shape({rows}), .type = TensorType::kI64});
   tensors.push_back({.name = RowsName(run.name), .shape = Shape({rows, run.dim})});
-  metadata[DescriptionName(run.name)] = nlohmann::json{
-      {"distribution", run.distribution},
-      {"center", run.center},
-      {"spread", run.spread},
-      {"seed", run.seed}}.dump();
+  metadata[DescriptionName(run.name)] = DescriptionOf(run);
 }
 
 // A file of tensors that receives the rows of its tables.
@@ -151,7 +152,21 @@ absl::Status WriteInOrder(const std::string& path, std::vector<NamedTensor> tens
 }  // namespace
 
 std::string DescriptionName(const std::string& table) {
-  return absl::StrCat("table/", table);
+  return absl::StrCat(kDescription, table);
+}
+
+std::string TableOfDescription(const std::string& key) {
+  absl::string_view table = key;
+  return absl::ConsumePrefix(&table, kDescription) ? std::string(table) : "";
+}
+
+std::string DescriptionOf(const TableRun& table) {
+  nlohmann::json description = {{"distribution", table.distribution},
+                                {"center", table.center},
+                                {"spread", table.spread},
+                                {"seed", table.seed}};
+  if (table.vocabulary_size > 0) description["rows"] = table.vocabulary_size;
+  return description.dump();
 }
 
 absl::Status WriteWithTables(const std::string& path, const std::vector<NamedTensor>& tensors,
@@ -170,12 +185,38 @@ absl::Status WriteWithTables(const std::string& path, const std::vector<NamedTen
   });
 }
 
+absl::Status AddRows(const Checkpoint& checkpoint, const TableRun& table, std::vector<NamedTensor>& tensors,
+                     std::map<std::string, std::string>& metadata) {
+  CAIRN_ASSIGN_OR_RETURN(const RowReader reader, RowReader::Open(checkpoint, table));
+  using Write = absl::FunctionRef<absl::Status(absl::string_view piece)>;
+  const auto visit = [&checkpoint, table](auto pass) { return VisitRows(checkpoint, table, pass); };
+  tensors.push_back({.name = IdsName(table.name),
+                     .shape = Shape({reader.rows()}),
+                     .type = TensorType::kI64,
+                     .contents = [visit](Write write) {
+                       return visit([&](absl::Span<const int64_t> ids, absl::Span<const float>) {
+                         return write(
+                             {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int64_t)});
+                       });
+                     }});
+  tensors.push_back({.name = RowsName(table.name),
+                     .shape = Shape({reader.rows(), table.dim}),
+                     .contents = [visit](Write write) {
+                       return visit([&](absl::Span<const int64_t>, absl::Span<const float> values) {
+                         return write(BytesOf(values));
+                       });
+                     }});
+  metadata[DescriptionName(table.name)] = DescriptionOf(table);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TableRun> ParseDescription(const std::string& text, const std::string& source) {
   CAIRN_ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(text, source));
   const auto has = [&](const char* key, auto is) { return json.contains(key) && (json[key].*is)(); };
   using Json = nlohmann::json;
   if (!json.is_object() || !has("distribution", &Json::is_string) || !has("center", &Json::is_number) ||
-      !has("spread", &Json::is_number) || !has("seed", &Json::is_number_unsigned)) {
+      !has("spread", &Json::is_number) || !has("seed", &Json::is_number_unsigned) ||
+      (json.contains("rows") && !has("rows", &Json::is_number_unsigned))) {
     return absl::InvalidArgumentError(absl::StrCat(source, ": not a description of first values: ", text));
   }
   TableRun run;
@@ -183,6 +224,7 @@ absl::StatusOr<TableRun> ParseDescription(const std::string& text, const std::st
   run.center = json["center"].get<double>();
   run.spread = json["spread"].get<double>();
   run.seed = json["seed"].get<uint64_t>();
+  if (json.contains("rows")) run.vocabulary_size = json["rows"].get<int64_t>();
   return run;
 }
 

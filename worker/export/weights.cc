@@ -1,112 +1,30 @@
 #include "worker/export/weights.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <set>
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/files.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
-#include "data/array/npz.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/checkpoint/file_io.h"
-#include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/tensors.h"
 #include "worker/embedding/table_plan.h"
 #include "worker/embedding/trained_tables.h"
 #include "worker/export/keras_weights.h"
 #include "worker/export/model_source.h"
 #include "worker/export/table_files.h"
+#include "worker/export/weights_file.h"
 #include "worker/model/finite.h"
 #include "worker/options/job.h"
 
 namespace cairn::worker {
 namespace {
-
-// The contents of a file of weights. Only a .safetensors file has tables.
-struct WeightsFile {
-  WeightArrays arrays{};
-  std::map<std::string, std::vector<int64_t>> ids{};  // by name: "table/users/embeddings/ids"
-  std::map<std::string, std::string> metadata{};
-};
-
-absl::StatusOr<WeightsFile> ReadSafetensors(const std::string& path) {
-  CAIRN_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
-  uint32_t crc = 0;
-  char length[8];
-  CAIRN_RETURN_IF_ERROR(file.ReadAt(0, length, crc));
-  uint64_t header = 0;
-  for (int i = 7; i >= 0; --i) header = header << 8 | static_cast<unsigned char>(length[i]);
-  if (header > kMaxSafetensorsHeader || header + sizeof(length) > file.size()) {
-    return absl::DataLossError(
-        absl::StrCat("its header has ", header, " bytes, the file only ", file.size()));
-  }
-  std::string head(header + sizeof(length), '\0');
-  CAIRN_RETURN_IF_ERROR(file.ReadAt(0, absl::MakeSpan(head), crc));
-  CAIRN_ASSIGN_OR_RETURN(SafetensorsFile tensors, ParseSafetensorsHead(head, file.size()));
-  WeightsFile weights = {.metadata = std::move(tensors.metadata)};
-  for (const StoredTensor& tensor : tensors.tensors) {
-    const auto read = [&](auto& values) {
-      return file.ReadAt(
-          tensor.offset,
-          absl::Span<char>(reinterpret_cast<char*>(values.data()), values.size() * sizeof(values[0])), crc);
-    };
-    if (tensor.type == TensorType::kI64) {
-      std::vector<int64_t>& ids = weights.ids[tensor.name];
-      ids.resize(static_cast<size_t>(tensor.shape.num_elements()));
-      CAIRN_RETURN_IF_ERROR(read(ids));
-      continue;
-    }
-    WeightArray& array = weights.arrays[tensor.name];
-    array.shape = tensor.shape;
-    array.values = FloatVector(tensor.shape.num_elements(), absl::StrCat("tensor '", tensor.name, "'"));
-    CAIRN_RETURN_IF_ERROR(read(array.values));
-  }
-  return weights;
-}
-
-absl::StatusOr<WeightArrays> ReadNpz(const std::string& path) {
-  CAIRN_ASSIGN_OR_RETURN(const data::NpzFile file, data::NpzFile::Open(path));
-  WeightArrays arrays;
-  for (const std::string& name : file.Names()) {
-    CAIRN_ASSIGN_OR_RETURN(const data::Array array, file.Read(name));
-    if (data::IsInteger(array.type)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": ", name, ": is ", data::NameOf(array.type), ", not floating point"));
-    }
-    WeightArray& weights = arrays[name];
-    weights.shape = array.shape;
-    const int64_t elements = array.shape.num_elements();
-    weights.values.reserve(static_cast<size_t>(elements));
-    data::WithType(array.type, [&](auto type) {
-      for (int64_t i = 0; i < elements; ++i) {
-        weights.values.push_back(static_cast<float>(data::ElementAt<decltype(type)>(array.bytes.data(), i)));
-      }
-    });
-  }
-  return arrays;
-}
-
-absl::StatusOr<WeightsFile> ReadFileOfWeights(const std::string& path) {
-  if (absl::EndsWith(path, ".npz")) {
-    CAIRN_ASSIGN_OR_RETURN(WeightArrays arrays, ReadNpz(path));
-    return WeightsFile{.arrays = std::move(arrays)};
-  }
-  if (absl::EndsWith(path, ".safetensors")) {
-    auto file = ReadSafetensors(path);
-    if (!file.ok() && !absl::StrContains(file.status().message(), path)) return Annotate(file.status(), path);
-    return file;
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'", path, "' is neither a directory with checkpoints nor .safetensors, .npz, .keras, .h5 or .hdf5"));
-}
 
 // The newest undamaged checkpoint of a train_dir, or the checkpoint whose directory is given.
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& path) {
@@ -266,7 +184,17 @@ absl::StatusOr<std::vector<float>> Take(WeightArrays& arrays, const std::string&
 // Takes a table that WriteModelFile() has written.
 absl::StatusOr<TrainedTable> TakeTable(const v1::Table& table, const std::string& source, WeightsFile& file) {
   const int64_t dim = table.row_elements();
-  if (const int64_t rows = table.embedding().vocabulary_size(); rows > 0) {
+  int64_t rows = table.embedding().vocabulary_size();
+  const auto any_id = file.ids.find(IdsName(table.name()));
+  if (rows > 0 && any_id != file.ids.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(source, ": table '", table.name(), "' takes any id in it, and has ", rows, " ids here"));
+  }
+  const auto variable = file.arrays.find(table.name());
+  if (rows == 0 && any_id == file.ids.end() && variable != file.arrays.end() &&
+      variable->second.shape.rank() == 2)
+    rows = variable->second.shape.dim(0);
+  if (rows > 0) {
     CAIRN_ASSIGN_OR_RETURN(auto values, Take(file.arrays, table.name(), Shape({rows, dim}), source));
     return TrainedTable::OfVariable(table.name(), dim, std::move(values));
   }
@@ -280,25 +208,28 @@ absl::StatusOr<TrainedTable> TakeTable(const v1::Table& table, const std::string
   run.dim = dim;
   auto taken = file.ids.extract(IdsName(run.name));
   std::vector<int64_t> ids = taken.empty() ? std::vector<int64_t>() : std::move(taken.mapped());
-  CAIRN_ASSIGN_OR_RETURN(auto rows, Take(file.arrays, RowsName(run.name),
-                                         Shape({static_cast<int64_t>(ids.size()), dim}), source));
-  auto trained = TrainedTable::Create(std::move(run), std::move(ids), std::move(rows));
+  CAIRN_ASSIGN_OR_RETURN(auto values, Take(file.arrays, RowsName(run.name),
+                                           Shape({static_cast<int64_t>(ids.size()), dim}), source));
+  auto trained = TrainedTable::Create(std::move(run), std::move(ids), std::move(values));
   if (!trained.ok()) return Annotate(trained.status(), source);
   return trained;
 }
 
+// The arrays of a file for a model with tables.
+absl::StatusOr<WeightsFile> ReadWithTables(const std::string& path, const nn::Model& model) {
+  if (!IsKerasWeightsFile(path)) return ReadFileOfWeights(path);
+  WeightsFile file;
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<float> values, LoadKerasWeights(path, model));
+  for (const nn::ModelVariable& variable : model.variables()) {
+    const auto begin = values.begin() + variable.offset;
+    file.arrays[variable.name] = {variable.shape, {begin, begin + variable.shape.num_elements()}};
+  }
+  return file;
+}
+
 // The values of a file for a model with tables.
 absl::StatusOr<TrainedModel> LoadWithTables(const std::string& path, nn::Model model) {
-  WeightsFile file;
-  if (IsKerasWeightsFile(path)) {
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<float> values, LoadKerasWeights(path, model));
-    for (const nn::ModelVariable& variable : model.variables()) {
-      const auto begin = values.begin() + variable.offset;
-      file.arrays[variable.name] = {variable.shape, {begin, begin + variable.shape.num_elements()}};
-    }
-  } else {
-    CAIRN_ASSIGN_OR_RETURN(file, ReadFileOfWeights(path));
-  }
+  CAIRN_ASSIGN_OR_RETURN(WeightsFile file, ReadWithTables(path, model));
   std::set<std::string> dynamic;
   for (const std::string& layer : nn::EmbeddingLayers(model)) {
     if (file.ids.count(IdsName(TableNameOf(layer))) > 0) dynamic.insert(TableNameOf(layer));
@@ -321,6 +252,67 @@ absl::StatusOr<TrainedModel> LoadWithTables(const std::string& path, nn::Model m
 }
 
 }  // namespace
+
+namespace {
+
+// A table that begins as the one of a checkpoint, or as a variable of it.
+absl::StatusOr<TrainedTable> LoadInitialTable(const Checkpoint& checkpoint, const v1::Table& table) {
+  const int64_t rows = table.embedding().vocabulary_size(), dim = table.row_elements();
+  if (const TableRun* const run = TableOf(checkpoint, table.name()); run != nullptr) {
+    if (run->dim == dim && (rows == 0 || run->vocabulary_size == rows))
+      return LoadTrainedTable(checkpoint, *run);
+    const auto text = [](int64_t ids, int64_t width) {
+      return absl::StrCat(ids == 0 ? "any id" : absl::StrCat(ids, " ids"), " with rows of ", width);
+    };
+    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), ": table '", table.name(),
+                                                      "' has ", text(run->vocabulary_size, run->dim),
+                                                      " in it and ", text(rows, dim), " here"));
+  }
+  const auto found =
+      std::find_if(checkpoint.tensors().begin(), checkpoint.tensors().end(), [&](const TensorInfo& tensor) {
+        return tensor.variable == table.name() && tensor.slot.empty() && !tensor.of_table;
+      });
+  if (found == checkpoint.tensors().end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint.directory(), ": it has neither a table nor a variable '", table.name(), "'"));
+  }
+  const net::VariableInfo variable = {
+      .name = table.name(),
+      .shape = Shape({rows > 0 || found->shape.rank() != 2 ? rows : found->shape.dim(0), dim})};
+  std::vector<float> values = FloatVector(variable.shape.num_elements(), kVariables);
+  CAIRN_RETURN_IF_ERROR(checkpoint.Load({&variable, 1}, {}, {absl::MakeSpan(values)}));
+  return TrainedTable::OfVariable(table.name(), dim, std::move(values));
+}
+
+absl::StatusOr<InitialWeights> LoadInitial(const std::string& path, const nn::Model& described,
+                                           const TablePlan& plan) {
+  InitialWeights weights;
+  if (IsDirectory(path)) {
+    CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
+    for (const v1::Table& table : plan.tables) {
+      CAIRN_ASSIGN_OR_RETURN(TrainedTable trained, LoadInitialTable(checkpoint, table));
+      weights.tables.push_back(std::move(trained));
+    }
+    CAIRN_ASSIGN_OR_RETURN(weights.parameters, LoadWeights(checkpoint, plan.model.model));
+    return weights;
+  }
+  CAIRN_ASSIGN_OR_RETURN(WeightsFile file, ReadWithTables(path, described));
+  for (const v1::Table& table : plan.tables) {
+    CAIRN_ASSIGN_OR_RETURN(TrainedTable trained, TakeTable(table, path, file));
+    weights.tables.push_back(std::move(trained));
+  }
+  CAIRN_RETURN_IF_ERROR(CheckNoIds(file, path));
+  CAIRN_ASSIGN_OR_RETURN(weights.parameters, MatchWeights(file.arrays, plan.model.model, path));
+  CAIRN_RETURN_IF_ERROR(CheckFinite(plan.model.model, weights.parameters, path));
+  return weights;
+}
+
+}  // namespace
+
+absl::StatusOr<InitialWeights> LoadWeights(const std::string& path, const nn::Model& described,
+                                           const TablePlan& plan) {
+  return CatchOutOfMemory(path, [&] { return LoadInitial(path, described, plan); });
+}
 
 absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file) {
   if (!IsDirectory(path)) {

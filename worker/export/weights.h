@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,20 +11,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/core/shape.h"
 #include "nn/model.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/embedding/table_plan.h"
 #include "worker/embedding/trained_tables.h"
 #include "worker/export/data_record.h"
+#include "worker/export/weights_file.h"
 
 namespace cairn::worker {
-
-// One array in a file of weights.
-struct WeightArray {
-  Shape shape;
-  std::vector<float> values;  // [shape], row-major
-};
-using WeightArrays = std::map<std::string, WeightArray>;  // by name: "conv2d/kernel"
 
 // The arrays of PATH.safetensors or PATH.npz, float32 or float64. INVALID_ARGUMENT for other kinds of files
 // and for integer arrays; DATA_LOSS or INVALID_ARGUMENT for damaged files; NOT_FOUND. All errors name the
@@ -48,6 +41,17 @@ absl::StatusOr<std::vector<float>> LoadWeights(const Checkpoint& checkpoint, con
 // The values of `path`: a --train_dir (its newest undamaged checkpoint), the directory of one checkpoint, a
 // file that ReadWeightArrays() accepts, or Keras' .keras or .h5 (also .hdf5).
 absl::StatusOr<std::vector<float>> LoadWeights(const std::string& path, const nn::Model& model);
+
+// The values for a model whose embedding tables are on servers.
+struct InitialWeights {
+  std::vector<float> parameters;     // in the flat order of plan.model.model
+  std::vector<TrainedTable> tables;  // [table of the plan]
+};
+// As LoadWeights(), for `described` with the tables of `plan`. A table begins as a table or a variable of that name,
+// with its width and number of rows; a table of any id, with any number. INVALID_ARGUMENT or FAILED_PRECONDITION,
+// naming `path` and the table with both sizes, otherwise.
+absl::StatusOr<InitialWeights> LoadWeights(const std::string& path, const nn::Model& described,
+                                           const TablePlan& plan);
 
 struct TrainedModel {
   nn::Model model;

@@ -141,14 +141,7 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   std::optional<TablePlan> tables;
   std::vector<std::string> dynamic_layers;
   CAIRN_ASSIGN_OR_RETURN(tables, PlanTables(options, model));
-  if (tables.has_value()) {
-    if (const std::string source = InitialValuesSource(options); !source.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--init_from: the rows of tables on the servers cannot begin at the weights of ",
-                       source, ": give --init_from none"));
-    }
-    dynamic_layers = tables->dynamic_layers();
-  }
+  if (tables.has_value()) dynamic_layers = tables->dynamic_layers();
   CAIRN_ASSIGN_OR_RETURN(const DataRecord resumed, ReadResumed(options));
   data::DataOptions reading = DataOptionsOf(options, model);
   if (resumed.preprocessing) UseWhereOpen(*resumed.preprocessing, reading);

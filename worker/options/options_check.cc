@@ -58,11 +58,6 @@ absl::Status CheckPairs(const TrainOptions& options) {
 
 // Checks the rules between --embedding_tables and other flags.
 absl::Status CheckTables(const TrainOptions& options, const FlagUse& tables) {
-  const FlagUse rows_of_their_own{
-      "--embedding_optimizer and --embedding_learning_rate",
-      !options.embedding.optimizer.empty() || options.embedding.learning_rate.has_value()};
-  const FlagUse plateau{"--reduce_lr_on_plateau", options.callbacks.plateau_factor.has_value()};
-  const FlagUse restore_best{"--restore_best_weights", options.callbacks.restore_best_weights};
   const FlagUse all_reduce{"--mode allreduce", options.all_reduce()};
   const FlagUse staleness{"--embedding_staleness", options.embedding.staleness > 0};
   const FlagUse two_ahead{"--embedding_staleness above 1", options.embedding.staleness > 1};
@@ -72,8 +67,6 @@ absl::Status CheckTables(const TrainOptions& options, const FlagUse& tables) {
       {tables, kExcludes, all_reduce, "there are no servers to store tables"},
       {staleness, kNeeds, sync, "updates are rounds there"},
       {two_ahead, kExcludes, dynamic, "it assigns one batch ahead"},
-      {rows_of_their_own, kExcludes, plateau, "it reduces the learning rate of the job's optimizer"},
-      {tables, kExcludes, restore_best, "the weights that are kept do not contain tables"},
   });
 }
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -38,6 +40,7 @@ constexpr int kDeterministicThreads = 4;
 
 // The longest wait for a snapshot whose tables are exported.
 constexpr auto kTablesLimit = std::chrono::seconds(60);
+constexpr char kRows[] = "the rows of embedding tables";
 
 ExitCode Fault(const absl::Status& status) {
   return UsageError(kProgram, status.message());
@@ -186,13 +189,16 @@ absl::Status WorkerTask::MakeStageLeader() {
 }
 
 absl::Status WorkerTask::MakeSnapshots() {
-  CAIRN_ASSIGN_OR_RETURN(snapshots_, Snapshots::Create({.options = options_,
-                                                        .model = inputs_->trained(),
-                                                        .job = job_,
-                                                        .clock = clock_,
-                                                        .faults = &args_.faults,
-                                                        .metrics = &*metrics_,
-                                                        .trace = trace()}));
+  CAIRN_ASSIGN_OR_RETURN(
+      snapshots_, Snapshots::Create({.options = options_,
+                                     .model = inputs_->trained(),
+                                     .job = job_,
+                                     .clock = clock_,
+                                     .described = &inputs_->model,
+                                     .tables = inputs_->tables.has_value() ? &*inputs_->tables : nullptr,
+                                     .faults = &args_.faults,
+                                     .metrics = &*metrics_,
+                                     .trace = trace()}));
   if (options_.train_dir.empty()) return absl::OkStatus();
   DataRecord record = inputs_->record;
   record.directory = options_.train_dir;
@@ -277,24 +283,42 @@ std::optional<client::TrainingLoop::Chief> WorkerTask::ChiefParts() {
       .control = exchange().control, .source = *snapshots_, .snapshots = snapshots_->saver()};
 }
 
-absl::Status WorkerTask::StreamTables(RowSink& sink) {
+absl::Status WorkerTask::StreamStates(client::TableSink& sink) {
   const TimePoint deadline = std::chrono::steady_clock::now() + kTablesLimit;
   // A server keeps one snapshot at a time.
   if (snapshots_->saver() != nullptr) CAIRN_RETURN_IF_ERROR(snapshots_->saver()->AwaitIdle(deadline));
   client::JobControl& control = exchange().control;
   const auto attempt = [&]() -> absl::Status {
     CAIRN_ASSIGN_OR_RETURN(const client::TakenSnapshot taken, control.TakeSnapshot());
-    SnapshotRows rows(sink);
-    CAIRN_RETURN_IF_ERROR(taken.read(deadline - std::chrono::steady_clock::now(), &rows).status());
-    return rows.Finish();
+    return taken.read(deadline - std::chrono::steady_clock::now(), &sink).status();
   };
   return Annotate(client::RetrySnapshot(control, deadline, attempt), "the embedding tables");
+}
+
+absl::Status WorkerTask::StreamTables(RowSink& sink) {
+  SnapshotRows rows(sink);
+  CAIRN_RETURN_IF_ERROR(StreamStates(rows));
+  return Annotate(rows.Finish(), "the embedding tables");
+}
+
+absl::StatusOr<client::TableOpener> WorkerTask::TakeTables() {
+  return CatchOutOfMemory(kRows, [&]() -> absl::StatusOr<client::TableOpener> {
+    CAIRN_ASSIGN_OR_RETURN(const bool depend_on_version, StatesDependOnVersion(job_));
+    if (!depend_on_version) {
+      KeptStates states;
+      CAIRN_RETURN_IF_ERROR(StreamStates(states));
+      return states.Open();
+    }
+    CAIRN_ASSIGN_OR_RETURN(TrainedTables taken, Collect(Tables(), [](int64_t) { return absl::OkStatus(); }));
+    const auto tables = std::make_shared<const std::vector<TrainedTable>>(std::move(taken.tables));
+    return client::TableOpener([this, tables] { return StatesOfTables(job_, tables); });
+  });
 }
 
 absl::Status WorkerTask::Assemble() {
   if (chief_) OpenDisplays();
   if (inputs_->tables.has_value()) {
-    if (chief_) callbacks_->SetTables(Tables());
+    if (chief_) callbacks_->SetTables(Tables(), [this] { return TakeTables(); });
     table_replica_.emplace(*inputs_->tables, *compute_.replica, *servers_->rows(),
                            TableReplica::Options{
                                .staleness = static_cast<int>(options_.embedding.staleness),

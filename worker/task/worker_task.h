@@ -28,6 +28,7 @@
 #include "common/trace/trace_session.h"
 #include "data/sampler.h"
 #include "worker/embedding/table_replica.h"
+#include "worker/embedding/table_states.h"
 #include "worker/embedding/trained_tables.h"
 #include "worker/inputs/inputs.h"
 #include "worker/options/options.h"
@@ -109,12 +110,15 @@ class WorkerTask {
   void OpenDisplays();
   void LogDevices() const;
   void LogJob() const;
-  // Passes the rows of the job's embedding tables as they are now, for the chief's exports. Waits for a snapshot in
-  // progress.
+  // Passes the states of the job's embedding tables as they are now. Waits for a snapshot in progress.
+  absl::Status StreamStates(client::TableSink& sink);
+  // Passes their rows, for the chief's exports.
   absl::Status StreamTables(RowSink& sink);
   TableRows Tables() {
     return {.plan = *inputs_->tables, .stream = [this](RowSink& sink) { return StreamTables(sink); }};
   }
+  // Keeps them in memory, to be restored.
+  absl::StatusOr<client::TableOpener> TakeTables();
   client::Exchange exchange() { return ring_ != nullptr ? ring_->exchange() : servers_->exchange(); }
   // The replica that the trainer computes with.
   nn::Replica& replica() { return table_replica_.has_value() ? *table_replica_ : *compute_.replica; }

@@ -107,12 +107,22 @@ absl::StatusOr<Callbacks::Orders> Callbacks::OnEpochEnd(int64_t epoch, const Sho
     const EarlyStopping::Verdict verdict = early_stopping_->OnEpochEnd(epoch, value);
     if (verdict.best) {
       best_epoch_ = epoch + 1;
-      if (restore_best_weights_) best_parameters_.assign(parameters.begin(), parameters.end());
+      if (restore_best_weights_) CAIRN_RETURN_IF_ERROR(Keep(parameters));
     }
     orders.stop = verdict.stop;
     if (verdict.stop) orders.messages.push_back(absl::StrCat(title, "early stopping"));
   }
   return orders;
+}
+
+absl::Status Callbacks::Keep(absl::Span<const float> parameters) {
+  best_parameters_.assign(parameters.begin(), parameters.end());
+  if (take_tables_ == nullptr) return absl::OkStatus();
+  best_tables_ = nullptr;  // so that the memory has only one copy of them
+  auto taken = take_tables_();
+  if (!taken.ok()) return Annotate(taken.status(), "--restore_best_weights: the embedding tables");
+  best_tables_ = *std::move(taken);
+  return absl::OkStatus();
 }
 
 absl::Status Callbacks::Save(int64_t epoch, double value, absl::Span<const float> parameters) {

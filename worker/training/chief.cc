@@ -144,7 +144,7 @@ absl::Status Chief::RestoreBest() {
   if (deps_.callbacks.best_parameters().empty()) return absl::OkStatus();
   deps_.progress.Say(absl::StrCat(
       "Restoring model weights from the end of the best epoch: ", *deps_.callbacks.best_epoch(), "."));
-  CAIRN_RETURN_IF_ERROR(control_.Write(deps_.callbacks.best_parameters()));
+  CAIRN_RETURN_IF_ERROR(control_.Write(deps_.callbacks.best_parameters(), deps_.callbacks.best_tables()));
   validation_.Forget();
   return absl::OkStatus();
 }

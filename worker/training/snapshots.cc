@@ -2,18 +2,22 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/files.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
+#include "common/memory/out_of_memory.h"
 #include "worker/checkpoint/run_proto.h"
 #include "worker/checkpoint/tables.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/embedding/table_run.h"
-#include "worker/export/weights.h"
+#include "worker/embedding/table_states.h"
+#include "worker/embedding/trained_tables.h"
 #include "worker/inputs/initial_values.h"
 #include "worker/model/finite.h"
 #include "worker/model/model_difference.h"
@@ -71,28 +75,14 @@ int64_t Convert(int64_t count, int64_t per_epoch, int64_t now_per_epoch) {
   return count / per_epoch * now_per_epoch + count % per_epoch * now_per_epoch / per_epoch;
 }
 
-// Checks that the initial values can be read, so that the job does not fail later.
-absl::Status CheckInitialValues(const TrainOptions& options, const nn::Model& model) {
-  const std::string source = InitialValuesSource(options);
-  if (source.empty()) return absl::OkStatus();
-  const auto values = LoadWeights(source, model);
-  if (values.ok()) return absl::OkStatus();
-  if (absl::IsOutOfRange(values.status()) || absl::IsResourceExhausted(values.status())) {
-    // The flag itself is valid, but values are not finite or memory is short.
-    return options.init_from.empty() ? values.status() : Annotate(values.status(), "--init_from");
-  }
-  if (!options.init_from.empty())
-    return absl::InvalidArgumentError(absl::StrCat("--init_from: ", values.status().message()));
-  return absl::InvalidArgumentError(absl::StrCat(values.status().message(), "; --init_from=",
-                                                 kInitializersOnly, " starts with the model's initializers"));
-}
-
 }  // namespace
 
 Snapshots::Snapshots(const Args& args)
     : options_(args.options),
       model_(args.model),
       job_(args.job),
+      described_(args.described),
+      tables_(args.tables),
       faults_(args.faults),
       metrics_(args.metrics),
       trace_(args.trace),
@@ -108,6 +98,28 @@ Snapshots::Snapshots(const Args& args)
 
 Snapshots::~Snapshots() = default;
 
+absl::StatusOr<InitialWeights> Snapshots::LoadInitial(const std::string& source) const {
+  if (tables_ != nullptr) return LoadWeights(source, *described_, *tables_);
+  InitialWeights weights;
+  CAIRN_ASSIGN_OR_RETURN(weights.parameters, LoadWeights(source, model_));
+  return weights;
+}
+
+absl::Status Snapshots::CheckInitialValues() const {
+  const std::string source = InitialValuesSource(options_);
+  if (source.empty()) return absl::OkStatus();
+  const absl::Status status = LoadInitial(source).status();
+  if (status.ok()) return absl::OkStatus();
+  if (absl::IsOutOfRange(status) || absl::IsResourceExhausted(status)) {
+    // The flag itself is valid, but values are not finite or memory is short.
+    return options_.init_from.empty() ? status : Annotate(status, "--init_from");
+  }
+  if (!options_.init_from.empty())
+    return absl::InvalidArgumentError(absl::StrCat("--init_from: ", status.message()));
+  return absl::InvalidArgumentError(absl::StrCat(status.message(), "; --init_from=", kInitializersOnly,
+                                                 " starts with the model's initializers"));
+}
+
 absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const Args& args) {
   const TrainOptions& options = args.options;
   std::optional<TrainDirLock> lock;
@@ -116,8 +128,8 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Create(const Args& args) {
     if (!taken.ok()) return Annotate(taken.status(), "--train_dir");
     lock.emplace(*std::move(taken));
   }
-  CAIRN_RETURN_IF_ERROR(CheckInitialValues(options, args.model));
   std::unique_ptr<Snapshots> snapshots(new Snapshots(args));
+  CAIRN_RETURN_IF_ERROR(snapshots->CheckInitialValues());
   if (lock.has_value()) snapshots->lock_.emplace(*std::move(lock));
   CAIRN_RETURN_IF_ERROR(snapshots->FindFirst());
   return snapshots;
@@ -262,13 +274,21 @@ absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<con
     for (const std::string& warning : WarnOfUnadaptedLayers(model_)) LogWarning(warning);
     return client::FirstValues(model_.InitialParameters(options_.seed)).Load(slots, into);
   }
-  CAIRN_ASSIGN_OR_RETURN(std::vector<float> values, LoadWeights(source, model_));
-  return client::FirstValues(std::move(values)).Load(slots, into);
+  CAIRN_ASSIGN_OR_RETURN(InitialWeights weights, LoadInitial(source));
+  initial_tables_ = std::move(weights.tables);
+  return client::FirstValues(std::move(weights.parameters)).Load(slots, into);
 }
 
 absl::StatusOr<std::unique_ptr<client::TableSource>> Snapshots::OpenTables(const v1::Job& job) {
-  CAIRN_ASSIGN_OR_RETURN(auto states, TableStates::Open(*found_, std::max(1, job.servers_size())));
-  return std::make_unique<StoredTables>(std::move(states));
+  std::vector<TrainedTable> initial = std::exchange(initial_tables_, {});
+  if (found_.has_value()) {
+    CAIRN_ASSIGN_OR_RETURN(auto states, TableStates::Open(*found_, std::max(1, job.servers_size())));
+    return std::make_unique<StoredTables>(std::move(states));
+  }
+  if (initial.empty()) return nullptr;
+  return CatchOutOfMemory("the rows of embedding tables", [&] {
+    return StatesOfTables(job, std::make_shared<const std::vector<TrainedTable>>(std::move(initial)));
+  });
 }
 
 absl::Status Snapshots::Save(const client::TakenSnapshot& taken) const {

@@ -24,6 +24,9 @@
 #include "nn/model.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/train_dir_lock.h"
+#include "worker/embedding/table_plan.h"
+#include "worker/embedding/trained_tables.h"
+#include "worker/export/weights.h"
 #include "worker/options/options.h"
 #include "worker/report/metrics.h"
 
@@ -37,6 +40,9 @@ class Snapshots final : public client::StateSource {
     const nn::Model& model;
     const v1::Job& job;
     const Clock& clock;
+    // The model of the inputs and its tables; null: the job has no embedding tables.
+    const nn::Model* described = nullptr;
+    const TablePlan* tables = nullptr;
     FaultPoints* faults = nullptr;  // may be null; passes "snapshot" between reading and writing a snapshot
     WorkerMetrics* metrics = nullptr;  // may be null; counts saved checkpoints
     TraceRecorder* trace = nullptr;    // may be null; records durations
@@ -65,6 +71,10 @@ class Snapshots final : public client::StateSource {
  private:
   explicit Snapshots(const Args& args);
   absl::Status FindFirst();
+  // The values of --init_from or of the model file, in `source`.
+  absl::StatusOr<InitialWeights> LoadInitial(const std::string& source) const;
+  // Checks that they can be read, so that the job does not fail later.
+  absl::Status CheckInitialValues() const;
   absl::Status CheckSame(const Checkpoint& checkpoint) const;
   v1::Progress ProgressOf(const Checkpoint& checkpoint) const;
   // The length of one epoch, with static sharding.
@@ -84,6 +94,8 @@ class Snapshots final : public client::StateSource {
   const TrainOptions& options_;
   const nn::Model& model_;
   const v1::Job& job_;
+  const nn::Model* const described_;
+  const TablePlan* const tables_;
   FaultPoints* const faults_;
   WorkerMetrics* const metrics_;
   TraceRecorder* const trace_;
@@ -92,6 +104,7 @@ class Snapshots final : public client::StateSource {
 
   // Used only by the trainer's thread.
   std::optional<Checkpoint> found_;
+  std::vector<TrainedTable> initial_tables_;  // from Load() to OpenTables(), of a new job with initial values
   std::optional<client::SnapshotSaver> saver_;  // with --train_dir; last, because its thread uses the rest
 };
 

@@ -294,8 +294,14 @@ void EmbeddingTable::ForEachStore(size_t rows, absl::FunctionRef<void(size_t)> b
 }
 
 float EmbeddingTable::LearningRate(const TableUpdate& update) const {
-  const bool changed = options_.follows_job && update.learning_rate.has_value();
-  const float rate = changed ? *update.learning_rate : optimizer().learning_rate(update.version - 1);
+  float rate = optimizer().learning_rate(update.version - 1);
+  if (update.learning_rate.has_value()) {
+    if (options_.follows_job) {
+      rate = *update.learning_rate;
+    } else if (options_.job_rate > 0) {
+      rate *= *update.learning_rate / options_.job_rate;
+    }
+  }
   return rate / update.rate_divisor;
 }
 

@@ -40,7 +40,10 @@ class EmbeddingTable final : public Table {
     int64_t vocabulary_size = 0;  // ids are in [0, vocabulary_size); 0: any
     int dim = 1;
     std::shared_ptr<const embedding::RowOptimizer> optimizer;
-    bool follows_job = true;  // the learning rate that the chief sets for the job is also that of the rows
+    // The learning rate that the chief sets for the job is also that of the rows. Otherwise the chief's change of the
+    // rate from `job_rate` multiplies that of the rows.
+    bool follows_job = true;
+    float job_rate = 0;  // that the job begins with; 0: changes have no effect on the rows
     embedding::RowInitializer initializer;
     int64_t version = 0;                // where the job begins
     int server = 0, servers = 1;        // the table has the buckets of this server

@@ -84,6 +84,8 @@ std::unique_ptr<Table> EmbeddingTables::Make(const v1::Table& table, const v1::J
   options.server = server;
   options.servers = std::max(1, job.servers_size());
   options.thread_pool = thread_pool_;
+  if (const auto of_job = optim::MakeOptimizer(optim::OptimizerOf(job)); of_job.ok())
+    options.job_rate = (*of_job)->learning_rate(0);
   return std::make_unique<EmbeddingTable>(std::move(options), std::move(budget));
 }
 

@@ -184,7 +184,7 @@ TEST(Write, ReplacesValuesOnEveryServer) {
   ASSERT_TRUE(workers[0]->Push(std::vector<float>{1, 1}).ok());
   client::TrainingClient& chief = workers[0]->client();
   ASSERT_EQ(chief.control().EndTraining(), absl::OkStatus());
-  ASSERT_EQ(chief.control().Write(std::vector<float>{7, 8}), absl::OkStatus());
+  ASSERT_EQ(chief.control().Write(std::vector<float>{7, 8}, {}), absl::OkStatus());
   EXPECT_THAT(workers[0]->Values(), ElementsAre(7, 8));
   EXPECT_EQ(chief.steps().version(), 1);
   EXPECT_TRUE(chief.steps().finished());

@@ -65,7 +65,7 @@ TEST(Reader, DoesNotReceiveUnchangedValuesAgain) {
   // The values are replaced without a new version.
   auto others = values;
   for (float& value : others) value += 1;
-  ASSERT_EQ(worker.client().control().Write(others), absl::OkStatus());
+  ASSERT_EQ(worker.client().control().Write(others, {}), absl::OkStatus());
   EXPECT_EQ(worker.Values(), others);
   const std::vector<float> gradient(values.size(), 1);
   ASSERT_TRUE(worker.Push(gradient).ok());

@@ -189,6 +189,18 @@ class TablesInMemory final : public client::TableSink, public client::TableSourc
   int pieces_ = 0, reads_ = 0, fails_at_ = 0;
 };
 
+class BorrowedTables final : public client::TableSource {
+ public:
+  explicit BorrowedTables(TablesInMemory& tables) : tables_(tables) {}
+  const client::TableSizes& sizes() const override { return tables_.sizes(); }
+  absl::StatusOr<int64_t> Read(int server, int table, absl::Span<float> into) override {
+    return tables_.Read(server, table, into);
+  }
+
+ private:
+  TablesInMemory& tables_;
+};
+
 // A snapshot with tables, as a chief restores it.
 class SnapshotWithTables final : public client::StateSource {
  public:
@@ -199,22 +211,10 @@ class SnapshotWithTables final : public client::StateSource {
     return absl::OkStatus();  // the variable is zero
   }
   absl::StatusOr<std::unique_ptr<client::TableSource>> OpenTables(const v1::Job&) override {
-    return std::make_unique<Borrowed>(tables_);
+    return std::make_unique<BorrowedTables>(tables_);
   }
 
  private:
-  class Borrowed final : public client::TableSource {
-   public:
-    explicit Borrowed(TablesInMemory& tables) : tables_(tables) {}
-    const client::TableSizes& sizes() const override { return tables_.sizes(); }
-    absl::StatusOr<int64_t> Read(int server, int table, absl::Span<float> into) override {
-      return tables_.Read(server, table, into);
-    }
-
-   private:
-    TablesInMemory& tables_;
-  };
-
   const client::Snapshot& snapshot_;
   TablesInMemory& tables_;
 };
@@ -249,6 +249,35 @@ TEST_P(RowsTest, ASnapshotOfTablesMovesInPieces) {
   EXPECT_EQ(client().steps().version(), 1);
   EXPECT_EQ(Read(t).elements, t.elements);
   EXPECT_EQ(Read(u).elements, u.elements);
+}
+
+TEST_P(RowsTest, AWriteReplacesTheTablesAndTheValues) {
+  Start(GetParam(), 1);
+  const FlatRows t(1, Rows{{0, {1, 2}}, {1, {3, 4}}, {5, {7, 8}}}), u(2, Rows{{7, {1, 2, 3}}});
+  ASSERT_TRUE(Step(0, {t.gradients(), u.gradients()}, {}).ok());
+  const auto taken = client().control().TakeSnapshot();
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  TablesInMemory tables;
+  ASSERT_EQ(taken->read(std::chrono::seconds(10), &tables).status(), absl::OkStatus());
+  const FlatRows later(1, Rows{{0, {9, 9}}, {3, {9, 9}}});
+  ASSERT_TRUE(Step(0, {later.gradients(), u.gradients()}, {}).ok());
+
+  int opened = 0;
+  const auto open = [&]() -> absl::StatusOr<std::unique_ptr<client::TableSource>> {
+    tables.ReadAgain(/*fails_at=*/0);
+    ++opened;
+    return std::make_unique<BorrowedTables>(tables);
+  };
+  ASSERT_EQ(client().control().Write(std::vector<float>{1, 2, 3, 4}, open), absl::OkStatus());
+  EXPECT_EQ(opened, 1);
+  EXPECT_THAT(workers_[0]->Values(), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(Read(t).elements, t.elements);
+  EXPECT_EQ(Read(u).elements, u.elements);
+  EXPECT_THAT(Read(later)[3], ElementsAre(0, 0)) << "the row began after the snapshot";
+  EXPECT_EQ(client().steps().version(), 2);
+  // A write without tables leaves them as they are.
+  ASSERT_EQ(client().control().Write(std::vector<float>{5, 6, 7, 8}, nullptr), absl::OkStatus());
+  EXPECT_EQ(Read(t).elements, t.elements);
 }
 
 TEST_P(RowsTest, WantedRowsAreThoseAfterTheUpdate) {

@@ -246,7 +246,7 @@ TEST_F(ShardTest, AWriteTakesEffectBetweenTwoEntriesOfTheLog) {
   auto data = std::make_unique<Accumulator>(shard_.store().pool());
   ASSERT_TRUE(data->Add(At(1), Bytes({50})).ok());
   int64_t written_at = -1;
-  shard_.Write(std::move(data), [&](absl::StatusOr<int64_t> version) { written_at = version.value(); });
+  shard_.Write(std::move(data), {}, [&](absl::StatusOr<int64_t> version) { written_at = version.value(); });
   EXPECT_EQ(written_at, 1);
   Push(Key(0, 2), {1, 1}, first_);
   ApplyRound(2, {Key(0, 2)});

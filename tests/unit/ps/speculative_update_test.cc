@@ -248,7 +248,7 @@ TEST_P(SpeculativeUpdateTest, ValuesWrittenMeanwhileAreUpdated) {
   for (Side* side : {&speculative_, &after_}) {
     auto data = std::make_unique<Accumulator>(side->shard().store().pool());
     ASSERT_EQ(data->Add(At(5), Bytes({17})), absl::OkStatus());
-    side->shard().Write(std::move(data), [](absl::StatusOr<int64_t> version) { EXPECT_EQ(*version, 1); });
+    side->shard().Write(std::move(data), {}, [](absl::StatusOr<int64_t> version) { EXPECT_EQ(*version, 1); });
   }
   ExpectMadeAfterwards(2, pushes);
 }

@@ -32,7 +32,7 @@ class RecordingSink final : public EffectSink {
     if (mean != nullptr && mean->data != nullptr) mean_data = mean->data;
   }
   void OnMean(int64_t, const std::shared_ptr<const AlignedBuffer>&, int64_t, int64_t) override {}
-  void OnWrite(const optim::Values& values) override {
+  void OnWrite(const optim::Values& values, absl::Span<const TableState>) override {
     effects.push_back(absl::StrCat("write at version ", values.version));
   }
   void WhenReceived(Callback then) override { waiting.push_back(std::move(then)); }
@@ -132,7 +132,7 @@ TEST_F(LogExecutorTest, EmitsAWrite) {
   auto data = std::make_unique<Accumulator>(shard_.store().pool());
   ASSERT_EQ(data->Add(At(0), Bytes({1, 2})), absl::OkStatus());
   std::optional<absl::StatusOr<int64_t>> written;
-  shard_.Write(std::move(data), [&](absl::StatusOr<int64_t> version) { written = std::move(version); });
+  shard_.Write(std::move(data), {}, [&](absl::StatusOr<int64_t> version) { written = std::move(version); });
   EXPECT_THAT(sink_.effects, ElementsAre("write at version 0"));
   EXPECT_FALSE(written.has_value());
   sink_.Receive();

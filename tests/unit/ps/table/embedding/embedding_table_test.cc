@@ -455,5 +455,20 @@ TEST(EmbeddingTablesTest, DescriptionsThatNoServerStoresAreRefused) {
   EXPECT_THAT(kinds.BytesOf(table, JobWith("SGD", 1)).status().message(), HasSubstr("'matrix'"));
 }
 
+TEST_F(EmbeddingTableTest, TheChiefsChangeOfTheJobsRateMultipliesTheRateOfAnOptimizerOfItsOwn) {
+  v1::Table table = TableOf(1);
+  table.mutable_embedding()->mutable_optimizer()->set_name("SGD");
+  (*table.mutable_embedding()->mutable_optimizer()->mutable_hyperparameters())["learning_rate"] = 0.25;
+  Make(JobWith("Adam", 8), table);
+  ASSERT_EQ(Update({{1, {{7, {1}}}}}), absl::OkStatus());
+  EXPECT_THAT(Read(7), testing::ElementsAre(-0.25f));
+  rate_ = 8;  // the chief confirms the rate
+  ASSERT_EQ(Update({{1, {{7, {1}}}}}), absl::OkStatus());
+  EXPECT_THAT(Read(7), testing::ElementsAre(-0.5f));
+  rate_ = 4;
+  ASSERT_EQ(Update({{1, {{7, {1}}}}}), absl::OkStatus());
+  EXPECT_THAT(Read(7), testing::ElementsAre(-0.625f));
+}
+
 }  // namespace
 }  // namespace cairn::ps
