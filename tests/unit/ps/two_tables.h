@@ -203,6 +203,14 @@ class TablesClient {
     read.mutable_read()->set_state(state);
     sink_->values.clear();
     Frame(read);
+    const v1::Done values = done();
+    for (int table = 1; table <= values.table_states_size(); ++table) {
+      v1::ClientHeader state_read = Next();
+      state_read.mutable_read()->set_layout(layout_);
+      state_read.mutable_read()->set_table(table);
+      state_read.mutable_read()->set_count(values.table_states(table - 1));
+      Frame(state_read);
+    }
     return sink_->values;
   }
   const v1::Done& done() const { return sink_->done; }

@@ -208,7 +208,7 @@ TEST_F(TablesTest, AVariableOfALayerNamedTableIsNoTable) {
 }
 
 TEST_F(TablesTest, DamageOfARowIsFoundAndNamed) {
-  const auto directory = Write(1, SomeRows(100), {});
+  const auto directory = Write(1, SomeRows(1000), {});
   ASSERT_TRUE(directory.ok()) << directory.status();
   std::string largest;
   for (const auto& file : std::filesystem::directory_iterator(*directory)) {
