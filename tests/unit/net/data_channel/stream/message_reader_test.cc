@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/net/data_channel/socket/socket.h"
+#include "common/net/wire/frame.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -74,7 +75,7 @@ TEST_F(MessageReaderTest, PayloadsThatWereReadAheadOrArriveLaterAreComplete) {
 
 TEST_F(MessageReaderTest, SizesBeyondTheLimitsAreRefused) {
   const std::vector<std::pair<DataPrologue, std::string>> invalid = {
-      {{.header_bytes = 70000}, "header of 70000 bytes"},
+      {{.header_bytes = kMaxHeaderBytes + 1}, "header of 524289 bytes"},
       {{.payload_bytes = 2 << 20}, "payload of 2097152 bytes"},
       {{.runs = 257}, "payload of 257 runs"},
   };
