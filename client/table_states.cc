@@ -69,11 +69,6 @@ class Cursor {
   size_t next_ = 0;
 };
 
-Timeout LimitOf(int64_t floats, Duration timeout) {
-  return std::chrono::duration_cast<Timeout>(timeout) +
-         net::TimeForBytes(floats * static_cast<int64_t>(sizeof(float)));
-}
-
 }  // namespace
 
 // Elements [offset, offset + count) of the state of a table, and the request that transfers them.

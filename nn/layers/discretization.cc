@@ -1,5 +1,6 @@
 // Discretization: the number of the interval that a value lies in.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
