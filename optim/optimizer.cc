@@ -23,7 +23,7 @@
 namespace cairn::optim {
 namespace {
 
-// Whose hyperparameters an optimizer has, and what its weight decay is.
+// The library that names an optimizer's hyperparameters, and the form of its weight decay.
 enum class Style {
   kKeras,           // decoupled
   kTorch,           // coupled, a penalty on the values that is part of the gradient
