@@ -291,29 +291,24 @@ void AddDataFlags(CLI::App& app, TrainOptions& options) {
 }
 
 void AddEmbeddingFlags(CLI::App& app, EmbeddingFlags& flags) {
-  AddFlags(
-      app, "Embedding tables",
-      {{"--embedding_tables all|LAYER,...", &flags.tables,
-        "Store the tables of these Embedding layers by rows on the servers: only rows that a batch looks up "
-        "are "
-        "read, sent and updated"},
-       {"--embedding_tables_above ROWS", &flags.tables_above,
-        "Also store the tables of all Embedding layers with more than ROWS rows", WholeNumberFrom(0)},
-       {"--dynamic_tables all|LAYER,...", &flags.dynamic_tables,
-        "Also store these tables, and accept any 64-bit integer as an id of theirs: training makes a row "
-        "when it "
-        "first updates it"},
-       {"--embedding_optimizer NAME", &flags.optimizer,
-        "Optimizer of the tables' rows: SGD, Adam, Adagrad, RowWiseAdagrad, RMSprop or Ftrl, with its "
-        "default settings "
-        "and the job's learning rate, if one is set [as of the other variables]"},
-       {"--embedding_learning_rate X", &flags.learning_rate,
-        "Constant learning rate of the tables' rows [as of the other variables]", NumberFrom(0)},
-       {"--embedding_staleness S", &flags.staleness,
-        "In a synchronous job: read the rows of the next S batches while a batch is trained, so that they "
-        "lack up to "
-        "S updates; 0: rows have every update",
-        NumberBetween(0, 16)}});
+  AddFlags(app, "Embedding tables",
+           {{"--embedding_tables all|LAYER,...", &flags.tables,
+             "Store the tables of these Embedding layers by rows on the servers: only rows that a batch "
+             "looks up are read, sent and updated"},
+            {"--embedding_tables_above ROWS", &flags.tables_above,
+             "Also store the tables of all Embedding layers with more than ROWS rows", WholeNumberFrom(0)},
+            {"--dynamic_tables all|LAYER,...", &flags.dynamic_tables,
+             "Also store these tables, and accept any 64-bit integer as an id of theirs: training makes a "
+             "row when it first updates it"},
+            {"--embedding_optimizer NAME", &flags.optimizer,
+             "Optimizer of the tables' rows: SGD, Adam, Adagrad, RowWiseAdagrad, RMSprop or Ftrl, with its "
+             "default settings and the job's learning rate, if one is set [as of the other variables]"},
+            {"--embedding_learning_rate X", &flags.learning_rate,
+             "Constant learning rate of the tables' rows [as of the other variables]", NumberFrom(0)},
+            {"--embedding_staleness S", &flags.staleness,
+             "In a synchronous job: read the rows of the next S batches while a batch is trained, so that "
+             "they lack up to S updates; 0: rows have every update",
+             NumberBetween(0, 16)}});
 }
 
 void AddTrainOptions(CLI::App& app, TrainOptions& options) {
