@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 from cairn import _programs
 from cairn.errors import Error, InvalidArgument
@@ -28,10 +29,11 @@ def local(ps: int = 1, **options: Any) -> Iterator[Job]:
     command = [_programs.path("cairn-ps"), "--ps_hosts", ",".join(addresses), "--job_name", "ps"]
     servers: list[subprocess.Popen[bytes]] = []
     with contextlib.ExitStack() as stack:
-        for index in range(ps):
+        # A file for each log: a pipe that nobody reads fills, and its server stops at the next line.
+        logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(ps)]
+        for index, log in enumerate(logs):
             process = subprocess.Popen([*command, "--task_index", str(index)], stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                       preexec_fn=_programs.die_with_parent)
+                                       stdout=subprocess.DEVNULL, stderr=log, preexec_fn=_programs.die_with_parent)
             servers.append(process)
             stack.callback(_end, process)
         job = init(addresses, worker=0, workers=1, **options)
@@ -39,19 +41,26 @@ def local(ps: int = 1, **options: Any) -> Iterator[Job]:
             with job:
                 yield job
         except Error as error:
-            dead = [f"ps/{i} ended with code {p.returncode}" for i, p in enumerate(servers) if p.poll() not in (None, 0)]
+            dead = [f"ps/{i} ended with code {server.returncode}: {_last_line(log)}"
+                    for i, (server, log) in enumerate(zip(servers, logs)) if server.poll() not in (None, 0)]
             if dead:
-                raise type(error)(f"{error}; {', '.join(dead)}", error.code) from error
+                raise type(error)(f"{error}; {'; '.join(dead)}", error.code) from error
             raise
+
+
+def _last_line(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").splitlines()
+    return lines[-1] if lines else "it wrote no log"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.communicate(timeout=_END_SECONDS)
+        process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def _free_addresses(count: int) -> list[str]:

@@ -4,6 +4,7 @@
 import json
 import multiprocessing
 import os
+import pathlib
 import pickle
 import signal
 import threading
@@ -64,6 +65,14 @@ class ArraysTest(unittest.TestCase):
             job.push({"w": [1, 2]})
         with self.assertRaisesRegex(cairn.ConnectionLost, "ps/0 at 127.0.0.1:1"):
             cairn.init("127.0.0.1:1", connect_timeout=1).start({"w": [1]})
+
+    def test_a_server_that_ends_is_named_with_its_last_line(self):
+        with self.assertRaisesRegex(cairn.Error, r"ps/0 ended with code -9: .*joined"):
+            with cairn.local(connect_timeout=10, step_timeout=3, lease=1) as job:
+                job.start({"w": [1.]}, SGD)
+                for child in pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+                    os.kill(int(child), signal.SIGKILL)
+                job.push({"w": [1.]})
 
     def test_named_variables(self):
         with local() as job:
