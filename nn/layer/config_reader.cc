@@ -1,5 +1,6 @@
 #include "nn/layer/config_reader.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,16 @@ namespace cairn::nn {
 namespace {
 
 using nlohmann::json;
+
+// Adds the numbers of nested lists in their order. False if there is anything else.
+bool AddNumbers(const json& value, std::vector<double>& numbers) {
+  if (value.is_number()) {
+    numbers.push_back(value.get<double>());
+    return true;
+  }
+  return value.is_array() && std::all_of(value.begin(), value.end(),
+                                         [&](const json& entry) { return AddNumbers(entry, numbers); });
+}
 
 // The largest integer that is accepted. It is far beyond any real extent, and the product of two still fits
 // into 64 bits.
@@ -102,11 +113,7 @@ std::vector<double> ConfigReader::Numbers(absl::string_view field,
   const json& value = Raw(field);
   if (value.is_null() && absent.has_value()) return *absent;
   std::vector<double> numbers;
-  const json flat = value.is_array() ? value.flatten() : json::array({value});
-  for (const auto& [path, entry] : flat.items()) {
-    if (entry.is_number()) numbers.push_back(entry.get<double>());
-  }
-  if (!numbers.empty() && numbers.size() == flat.size()) return numbers;
+  if (AddNumbers(value, numbers) && !numbers.empty()) return numbers;
   Fail(field, value.is_null() ? "required, a number or a list of numbers"
                               : absl::StrCat("expected numbers, got ", value.dump()));
   return absent.value_or(std::vector<double>{0});

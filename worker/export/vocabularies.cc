@@ -51,6 +51,15 @@ absl::Status ForEachLayer(json& model, Visit visit) {
   return absl::OkStatus();
 }
 
+bool IsUtf8(absl::string_view text) {
+  try {
+    json(std::string(text)).dump();
+    return true;
+  } catch (const json::type_error&) {
+    return false;
+  }
+}
+
 // The tokens of `text`, one in each line, as the layer's config has them. Keras omits the line break of the last line.
 absl::StatusOr<json> TokensOf(absl::string_view text, const json& layer) {
   std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
@@ -62,6 +71,9 @@ absl::StatusOr<json> TokensOf(absl::string_view text, const json& layer) {
   for (const absl::string_view line : lines) {
     int64_t integer = 0;
     if (!integers) {
+      if (!IsUtf8(line)) {
+        return absl::InvalidArgumentError(absl::StrCat("line ", tokens.size() + 1, " is not UTF-8"));
+      }
       tokens.push_back(std::string(line));
     } else if (absl::SimpleAtoi(line, &integer)) {
       tokens.push_back(integer);
