@@ -220,6 +220,11 @@ TEST(PreprocessingLayers, FaultsOfVocabulariesAreNamed) {
               HasSubstr("salt: needs the oov_method \"farmhash\""));
 }
 
+TEST(PreprocessingLayers, LongListsOfNumbersKeepTheirOrder) {
+  const std::vector<int> ascending = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  EXPECT_EQ(FaultOf("Discretization", {{"bin_boundaries", ascending}}, "float32"), "");
+}
+
 TEST(PreprocessingLayers, ValuesOfAnotherKindAreRefused) {
   EXPECT_THAT(FaultOf("StringLookup", {{"vocabulary", {"a"}}}, "int64"),
               HasSubstr("'tested' (StringLookup), line 1: cannot take the values of input 'x', which are "
