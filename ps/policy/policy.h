@@ -52,6 +52,8 @@ std::string Describe(const PushKey& key);
 
 // The most groups of variables that a job may have.
 inline constexpr int kMaxGroups = 65536;
+// Hyperparameters of a group that differ from those of the job.
+inline constexpr size_t kMaxHyperparameters = 32;
 
 struct Gradient {
   PushKey key = {};

@@ -55,8 +55,10 @@ std::vector<optim::GroupSettings> FromProto(
         .untouched = entry.untouched(),
         .hyperparameters = {entry.hyperparameters().begin(), entry.hyperparameters().end()}};
     if (entry.has_learning_rate()) settings.learning_rate = entry.learning_rate();
+    // CheckGroups() refuses more of either; until then they must not take much memory.
+    const bool too_many = settings.hyperparameters.size() > kMaxHyperparameters;
     const size_t room = kMaxGroups + 1 - all.size();
-    all.insert(all.end(), std::min<size_t>(room, std::max(entry.count(), 1u)), settings);
+    all.insert(all.end(), std::min<size_t>(room, too_many ? 1 : std::max(entry.count(), 1u)), settings);
   }
   return all;
 }
@@ -97,6 +99,10 @@ absl::Status CheckRate(float rate) {
 
 absl::Status CheckGroups(absl::Span<const optim::GroupSettings> groups) {
   for (size_t group = 0; group < groups.size(); ++group) {
+    if (const size_t count = groups[group].hyperparameters.size(); count > kMaxHyperparameters) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("group ", group, ": ", count, " hyperparameters, at most ", kMaxHyperparameters));
+    }
     if (!groups[group].learning_rate.has_value()) continue;
     CAIRN_RETURN_IF_ERROR(Annotate(CheckRate(*groups[group].learning_rate), absl::StrCat("group ", group)));
   }

@@ -8,6 +8,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,16 +38,18 @@ class PySession {
     SessionOptions with_callbacks = options;
     waits_.Attach(with_callbacks.connect);
     if (first_values.has_value()) {
-      with_callbacks.first_values = [this, &first_values](std::span<float> values) {
-        return Fill(*first_values, values);
-      };
+      fill_ = &*first_values;
+      keep_first_ = !options.checkpoint_directory.empty();
+      with_callbacks.first_values = [this](std::span<float> values) { return Fill(values); };
     }
     try {
       waits_.Run([&] { return Session::Open(job, with_callbacks, &session_); });
     } catch (...) {
+      fill_ = nullptr;
       if (failed_fill_) throw *std::move(failed_fill_);
       throw;
     }
+    fill_ = nullptr;
     variables_ = static_cast<int>(job.variables.size());
   }
 
@@ -75,11 +78,21 @@ class PySession {
   }
 
  private:
-  Status Fill(const nb::callable& first_values, std::span<float> values) {
+  // Called again if servers lose their values before there is a checkpoint: the job then begins again.
+  Status Fill(std::span<float> values) {
+    if (first_.size() == values.size()) {
+      std::copy(first_.begin(), first_.end(), values.begin());
+      return Status();
+    }
+    if (fill_ == nullptr) {
+      return Status(StatusCode::kFailedPrecondition,
+                    "the servers lost their values before the first checkpoint: start the job again");
+    }
     const nb::gil_scoped_acquire with_gil;
     try {
       const size_t size = values.size();
-      first_values(Array(values.data(), {size}, nb::none()));  // with an owner, so that it is no copy
+      (*fill_)(Array(values.data(), {size}, nb::none()));  // with an owner, so that it is no copy
+      if (keep_first_) first_.assign(values.begin(), values.end());
       return Status();
     } catch (nb::python_error& error) {
       failed_fill_.emplace(std::move(error));
@@ -90,6 +103,9 @@ class PySession {
   Waits waits_;  // outlives the session, which calls it
   std::unique_ptr<Session> session_;
   std::optional<nb::python_error> failed_fill_;
+  const nb::callable* fill_ = nullptr;  // during the constructor
+  bool keep_first_ = false;
+  std::vector<float> first_;  // with checkpoints, if this process provided them
   int variables_ = 0;
 };
 
