@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import weakref
@@ -297,11 +298,30 @@ class Job:
         session, self._closed = self._session, True
         if session is None or not session.made_in_this_process or self not in _open_jobs:
             return
-        _open_jobs.discard(self)
         if error is not None:
+            _open_jobs.discard(self)
             session.leave(_native.LeaveReason.FAILED, f"worker/{self.worker}: {error}")
-        else:
-            session.end()
+            return
+        self.settle()
+        while True:
+            try:
+                session.end()
+                break
+            except MembershipLost as failure:
+                session.recover(code_number(failure), str(failure))
+        _open_jobs.discard(self)
+
+    def settle(self) -> None:
+        """Cancels a step that was begun, and waits for the end of one that was sent and interrupted."""
+        with contextlib.suppress(Refused):  # there is none, or it was sent
+            self.session.cancel_step()
+            return
+        with contextlib.suppress(Refused):  # there is none
+            self.session.finish_step()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     def abandon(self) -> None:
         """Leaves the job, which goes on without this worker. Best effort."""

@@ -101,6 +101,46 @@ class TorchTest(unittest.TestCase):
             optimizer.step()
         self.check(lambda: make_model(norm=False), step)
 
+    def test_layers_frozen_from_the_start_can_be_unfrozen(self):
+        inputs, labels = make_data()
+
+        def make():
+            model = make_model(norm=False)
+            model[0].requires_grad_(False)
+            return model
+
+        def step(model, optimizer, i):
+            model[0].requires_grad_(i >= 3)
+            optimizer.zero_grad()
+            loss_of(model, inputs, labels).backward()
+            optimizer.step()
+        self.check(make, step)
+
+    def test_state_of_earlier_steps_is_refused(self):
+        model = make_model(norm=False)
+        inputs, labels = make_data()
+        used = optim.Adam(model.parameters())
+        loss_of(model, inputs, labels).backward()
+        used.step()
+        with local() as job:
+            with self.assertRaisesRegex(cairn.InvalidArgument, "state of earlier steps"):
+                cairn.torch.distribute(used, model, job)
+            optimizer = distribute(model, job)
+            with self.assertRaisesRegex(cairn.InvalidArgument, "state of earlier steps"):
+                optimizer.load_state_dict(used.state_dict())
+
+    def test_a_job_can_be_closed_within_a_step_and_the_model_used_afterwards(self):
+        model = make_model(norm=False)
+        inputs, labels = make_data()
+        with local() as job:
+            optimizer = distribute(model, job)
+            for _ in range(2):
+                optimizer.zero_grad()
+                loss_of(model, inputs, labels).backward()
+                if job.version == 0:
+                    optimizer.step()
+        loss_of(model, inputs, labels).backward()
+
     def test_parameters_outside_the_optimizer_are_constant(self):
         model = make_model()
         before = copy.deepcopy(model[0].weight)
@@ -192,7 +232,7 @@ class TorchTest(unittest.TestCase):
             for step in range(3):
                 optimizer.zero_grad()
                 loss_of(model, inputs, labels).backward()
-                sent = [p.sent_version >= 0 for p in optimizer._trained]
+                sent = [p.sent is not None for p in optimizer._trained]
                 self.assertEqual(sent, [step > 0] * 4)
                 optimizer.step()
 
@@ -240,6 +280,20 @@ class TorchTest(unittest.TestCase):
             loss_of(model, inputs, labels).backward()
             optimizer.step()
             self.assertEqual(job.version, 2)
+
+    def test_clipping_of_16_bit_gradients_raises_too(self):
+        model = make_model(norm=False).bfloat16()
+        inputs, labels = make_data()
+        with local() as job:
+            optimizer = distribute(model, job)
+            for step in range(2):
+                optimizer.zero_grad()
+                (100 * loss_of(model, inputs.bfloat16(), labels)).backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+                if step == 0:
+                    optimizer.step()
+            with self.assertRaisesRegex(cairn.Refused, "was changed after"):
+                optimizer.step()
 
     def test_clipping_is_right_with_late_gradients(self):
         inputs, labels = make_data()

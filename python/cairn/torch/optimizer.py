@@ -59,7 +59,7 @@ class _Parameter:
         self.installed = (0, 0)  # data_ptr() and _version of the tensor when the values were installed
         self.usual_backwards = 0  # gradients that a step adds up, as seen in the last one
         self.backwards = 0  # in this step
-        self.sent_version = -1  # gradient._version when it was announced; -1: not in this step
+        self.sent: tuple[torch.Tensor, int] | None = None  # tensor.grad and its _version when it was sent in this step
 
     def attach(self, session: _native.Session) -> None:
         shape = self.tensor.shape
@@ -99,6 +99,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._rule = Rule(optimizer)
         if buffers not in ("mean", "local"):
             raise InvalidArgument(f"buffers is {buffers!r}, must be 'mean' or 'local'")
+        _check_no_state(optimizer.state)
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self.job = job
         self.result: Result | None = None  # of the last step
@@ -125,7 +126,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
             parameter.attach(self._session)
         self._install()
         for parameter in self._trained:
+            frozen = not parameter.tensor.requires_grad
+            parameter.tensor.requires_grad_()  # torch registers hooks for no others; it may be unfrozen later
             parameter.tensor.register_post_accumulate_grad_hook(self._on_gradient)  # type: ignore[no-untyped-call]
+            parameter.tensor.requires_grad_(not frozen)
 
     # --- The loop ---
 
@@ -164,7 +168,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._begun is None:
             self._begin(examples, settings)
         for parameter in self._trained:
-            if parameter.sent_version < 0:
+            if parameter.sent is None:
                 self._copy_gradient(parameter, scale)
         for buffer in self._buffers:
             buffer.gradient.copy_(buffer.tensor)
@@ -175,14 +179,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
         finally:
             self._begun = None
             for parameter in self._trained:
-                parameter.sent_version = -1
+                parameter.sent = None
                 parameter.usual_backwards, parameter.backwards = parameter.backwards, 0
         self._examples = examples or self._examples
         self._install()
 
     def _begin(self, examples: int, settings: _Settings) -> None:
         if self._interrupted:  # by Ctrl-C
-            self.result = self.job.finish_step(self._mark, lambda: None)
+            self.job.settle()
             self._interrupted = False
             _log.warning("an interrupted step has ended; the gradients of this one belong to the values before it")
         self._begin_step(examples, settings)
@@ -208,15 +212,17 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._session.cancel_step()
             self._begun = None
             for parameter in self._trained:
-                parameter.sent_version = -1
+                parameter.sent = None
 
     # --- Gradients ---
 
     def _on_gradient(self, tensor: torch.Tensor) -> None:
         """A backward() has added to the gradient of `tensor`."""
+        if self.job.closed:
+            return
         parameter = self._by_tensor[id(tensor)]
         parameter.backwards += 1
-        if parameter.sent_version >= 0:  # one more than usual
+        if parameter.sent is not None:  # one more than usual
             self._cancel()
         if not self._eager or parameter.backwards != parameter.usual_backwards:
             return
@@ -224,7 +230,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._begin(self._examples, self._settings())
         self._copy_gradient(parameter, None)
         self._session.announce(parameter.index)
-        parameter.sent_version = parameter.gradient._version
+        assert tensor.grad is not None
+        parameter.sent = (tensor.grad, tensor.grad._version)
 
     def _copy_gradient(self, parameter: _Parameter, scale: torch.Tensor | None) -> None:
         gradient = parameter.tensor.grad
@@ -243,8 +250,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _check_unchanged(self) -> None:
         """Raises Refused if what was sent, or what the servers sent, was changed here."""
         for parameter in self._parameters:
-            if parameter.sent_version >= 0 and (parameter.in_place and parameter.tensor.grad is not parameter.gradient
-                                                or parameter.gradient._version != parameter.sent_version):
+            if parameter.sent is not None and (parameter.tensor.grad is not parameter.sent[0]
+                                               or parameter.sent[0]._version != parameter.sent[1]):
                 self._cancel()
                 raise Refused(f"the gradient of {parameter.name!r} was changed after it had been sent: limit norms by "
                               "distribute(max_grad_norm=...), or send by step(): distribute(eager=False)")
@@ -299,6 +306,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
             of_servers.append(group)
         return [*of_servers, *[_native.GroupSettings() for _ in range(self._groups - len(of_servers))]]
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        _check_no_state(state_dict["state"])
+        super().load_state_dict(state_dict)
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         if hasattr(self, "_session"):
             raise Refused("the parameters of a job are fixed: give all parameter groups to the optimizer before distribute()")
@@ -321,6 +332,12 @@ def _buffers(model: torch.nn.Module, first: int) -> list[_Parameter]:
     for name, tensor in floating:
         _check_type(name, tensor)
     return [_Parameter(name, tensor, first + i, None) for i, (name, tensor) in enumerate(floating)]
+
+
+def _check_no_state(state: Any) -> None:
+    if state:
+        raise InvalidArgument("the optimizer has state of earlier steps, but moments are on the servers: resume a job by "
+                              "train_dir, or begin with a new optimizer")
 
 
 def _check_type(name: str, tensor: torch.Tensor) -> None:
