@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 
 from cairn.errors import Refused
 
@@ -25,9 +26,11 @@ def path(program: str) -> str:
     return found
 
 
-def die_with_parent() -> None:
-    """In a child before exec: has the kernel end it when the parent's thread ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def dying_with_parent() -> Callable[[], None]:
+    """For a child to call before exec: has the kernel end it when the parent's thread ends. Everything is loaded before
+    the fork, which may leave locks of other threads taken."""
+    prctl, signal_number = ctypes.CDLL(None).prctl, int(signal.SIGKILL)
+    return lambda: prctl(_PR_SET_PDEATHSIG, signal_number)
 
 
 def _run(program: str) -> None:

@@ -30,7 +30,9 @@ _ENCODINGS = {"float32": _native.Encoding.FLOAT32, "bfloat16": _native.Encoding.
 class Result(NamedTuple):
     """The servers' decision about a step."""
 
-    outcome: str  # "accepted", "stale" (computed from values that are too old) or "finished" (the job is over)
+    # "accepted", "stale" (computed from values that are too old), "finished" (the job is over), or "rejoined": this worker
+    # was lost and has joined again, and the gradient is in the update unless the round closed without it.
+    outcome: str
     version: int  # updates in the values after the step
     staleness: int  # updates between the values that were used and this update
 
@@ -241,7 +243,7 @@ class Job:
             if session.finished:
                 return Result("finished", session.version, 0)
             if self.mark() > mark:
-                return Result("accepted", session.version, 0)
+                return Result("rejoined", session.version, 0)
             if self.mark() < mark:
                 _log.warning("the servers lost their values and went back to the checkpoint of version %d", session.version)
                 return Result("stale", session.version, 0)

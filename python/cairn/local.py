@@ -27,13 +27,14 @@ def local(ps: int = 1, **options: Any) -> Iterator[Job]:
         raise InvalidArgument(f"ps is {ps}, must be above 0")
     addresses = _free_addresses(ps)
     command = [_programs.path("cairn-ps"), "--ps_hosts", ",".join(addresses), "--job_name", "ps"]
+    before_exec = _programs.dying_with_parent()
     servers: list[subprocess.Popen[bytes]] = []
     with contextlib.ExitStack() as stack:
         # A file for each log: a pipe that nobody reads fills, and its server stops at the next line.
         logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(ps)]
         for index, log in enumerate(logs):
             process = subprocess.Popen([*command, "--task_index", str(index)], stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.DEVNULL, stderr=log, preexec_fn=_programs.die_with_parent)
+                                       stdout=subprocess.DEVNULL, stderr=log, preexec_fn=before_exec)
             servers.append(process)
             stack.callback(_end, process)
         job = init(addresses, worker=0, workers=1, **options)

@@ -72,6 +72,7 @@ class Waits {
  private:
   bool KeepWaiting() {
     const nanobind::gil_scoped_acquire with_gil;
+    if (raised_.has_value()) return false;  // waits within waits all end
     try {
       TellLines();
       if (PyErr_CheckSignals() == 0) return true;

@@ -248,7 +248,7 @@ class TorchTest(unittest.TestCase):
             torch.save(model.state_dict(), shared)
             self.assertLess(shared.tell(), alone.tell() + 2000)
             self.assertEqual([name for name, _ in model.named_parameters()], list(dict(make_model().named_parameters())))
-        values = copy.deepcopy(model.state_dict())
+            values = copy.deepcopy(model.state_dict())
         for name, tensor in model.state_dict().items():  # readable after the job
             self.assertTrue(torch.equal(tensor, values[name]))
 

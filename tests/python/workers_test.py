@@ -87,11 +87,11 @@ class LostTasksTest(JobTest):
     def check(self, workers):
         self.assertEqual([report[2] for report in self.reports(workers)], [self.undisturbed()] * 2)
 
-    def kill_server(self, place, *flags):
+    def kill_server(self, place, *flags, step=6):
         servers = self.start_servers(2)
         flags = [*self.FLAGS, *flags]
         workers = [self.start_worker(0, *flags),
-                   self.start_worker(1, *flags, "--die", f"6:{place}", "--kill", servers[1].pid)]
+                   self.start_worker(1, *flags, "--die", f"{step}:{place}", "--kill", servers[1].pid)]
         self.assertTrue(servers[1].wait(SECONDS))
         self.start_server(1)
         self.check(workers)
@@ -113,6 +113,9 @@ class LostTasksTest(JobTest):
         for place in self.PLACES:
             with self.subTest(place):
                 self.kill_server(place, "--train_dir", self.directory / place)
+
+    def test_a_server_before_the_first_checkpoint(self):
+        self.kill_server("backward", "--train_dir", self.directory / "run", step=2)
 
     def test_a_worker(self):
         for place in self.PLACES:
