@@ -55,8 +55,9 @@ class StateSource {
   // the optimizer slot `slots[i]`. Each span is [total elements of all variables].
   virtual absl::Status Load(absl::Span<const std::string> slots,
                             absl::Span<const absl::Span<float>> into) = 0;
-  // After Load(), if the job has tables: their states, divided among its servers. Null: tables have no rows; not if the
-  // job is resumed. The next call of Find() ends their use. By default null, or UNIMPLEMENTED if the job is resumed.
+  // After Load(), if the job has tables: their states, divided among its servers. Returns null if the tables begin
+  // without rows, never for a resumed job. The source is valid until the next Find(). By default null, or UNIMPLEMENTED
+  // for a resumed job.
   virtual absl::StatusOr<std::unique_ptr<TableSource>> OpenTables(const v1::Job& job);
 };
 
@@ -86,7 +87,7 @@ absl::StatusOr<LearntJob> AwaitJob(Connection& connection, const IntendedJob& in
 // all variables]. Repeating the call, with tables that are opened again, is harmless.
 struct WriteOptions {
   bool initialise = false;
-  // The states of the job's tables, from their beginning. Null: they are as they are; not if the job is resumed.
+  // The states of the job's tables, from their beginning. Null leaves the tables unchanged; a resumed job needs them.
   TableSource* tables = nullptr;
   // The time limit of each server's answer, in addition to the transfer time (net::TimeForBytes).
   Duration timeout;

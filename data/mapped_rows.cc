@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/core/tensor_view.h"
@@ -26,12 +27,14 @@ class MappedRows final : public RowSource {
   const Shape& row_shape() const override { return rows_->row_shape(); }
   std::vector<int64_t> ragged_parts() const override { return rows_->ragged_parts(); }
   void Prefetch(int64_t index) const override { rows_->Prefetch(index); }
+  void PrefetchMemory(int64_t index) const override { rows_->PrefetchMemory(index); }
 
   void Read(int64_t index, absl::Span<const MutableTensorView> to) const override {
+    // One tensor for the whole row: the row does not fit the model's inputs, which is reported before it is used.
     if (to.size() != maps_.size()) return rows_->Read(index, to);
     absl::InlinedVector<MutableTensorView, 2> values(to.begin(), to.end());
-    std::vector<std::vector<float>> floats(to.size());  // [input] before they are mapped
-    std::vector<int64_t> ends(to.size());               // [input] of ragged inputs
+    absl::InlinedVector<std::vector<float>, 2> floats(to.size());  // [input] before they are mapped
+    absl::InlinedVector<int64_t, 2> ends(to.size());               // [input] of ragged inputs
     for (size_t i = 0; i < to.size(); ++i) {
       if (to[i].end != nullptr) ends[i] = *to[i].end;
       if (!IsMapped(i, to[i]) || !maps_[i]->Takes(ValueKind::kFloat)) continue;

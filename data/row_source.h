@@ -25,8 +25,7 @@ class RowSource {
   // Announces that row `index` will be read soon, so that it is fetched from disk together with others. Does
   // not wait.
   virtual void Prefetch(int64_t index) const = 0;
-  // Asks the processor to fetch row `index`, which is read after a few others, from memory. Only the speed depends on
-  // it.
+  // Asks the processor to fetch row `index` from memory; it will be read after a few others. Affects only the speed.
   virtual void PrefetchMemory(int64_t /*index*/) const {}
   // Writes row `index` to the tensors of `to`, one after another, which together have row_shape().num_elements()
   // elements; a tensor with an `end` gets as many as its part of the row has. Numbers are scaled in float32

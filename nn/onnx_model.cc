@@ -42,20 +42,24 @@ absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model, absl::Span<const Onn
   builder.graph_.name = model.name();
   // Variables keep their names: these are reserved first, and all other names avoid them.
   for (const ModelVariable& variable : model.variables()) builder.names_.insert(variable.name);
-  std::vector<OnnxValue> inputs;             // [input of the model]
-  std::map<std::string, std::string> ports;  // by the name of the model's input
+  std::vector<OnnxValue> inputs;  // [input of the model]
+  struct Port {
+    std::string name;
+    DType type;
+  };
+  std::map<std::string, Port> ports;  // by the name of the model's input
   for (const ModelInput& input : model.inputs()) {
-    std::string& port = ports[input.name];
-    if (port.empty()) {  // inputs that different layers map have one name
-      port = builder.UniqueName(input.name);
-      const bool is_float = input.map != nullptr && input.kind() == ValueKind::kFloat;
-      builder.graph_.inputs.push_back(
-          {port, input.shape, is_float ? DType::kFloat32 : input.dtype, input.ragged, input.text});
+    const bool is_float = input.map != nullptr && input.kind() == ValueKind::kFloat;
+    const DType type = is_float ? DType::kFloat32 : input.dtype;
+    Port& port = ports[input.name];
+    if (port.name.empty()) {  // inputs that different layers map have one name
+      port = {builder.UniqueName(input.name), type};
+      builder.graph_.inputs.push_back({port.name, input.shape, type, input.ragged, input.text});
     }
-    std::string value = port;
+    std::string value = type == port.type ? port.name : builder.Cast(port.name, type);
     if (input.map != nullptr) {
       builder.layer_ = input.name;
-      CAIRN_ASSIGN_OR_RETURN(value, IdsInOnnx(input, port, builder));
+      CAIRN_ASSIGN_OR_RETURN(value, IdsInOnnx(input, value, builder));
     }
     inputs.push_back(builder.FromChannelsLast(std::move(value), input.shape, input.dtype));
     builder.values_.back().ragged = input.ragged;

@@ -24,7 +24,7 @@ enum class ValueKind { kText, kInteger, kFloat };
 
 // The ids of a map as a table, for programs that have no hashes.
 struct IdTable {
-  // No id of a layer: `other` if other values have none.
+  // Stands for "no id" in `ids` and `other`; no layer has this id.
   static constexpr int64_t kNone = std::numeric_limits<int32_t>::max();
 
   ValueKind kind = ValueKind::kText;
@@ -33,7 +33,7 @@ struct IdTable {
   std::vector<int64_t> integers{};
   std::vector<int64_t> ids{};
   int64_t other = kNone;  // the id of all other values
-  // Instead, for floats: the id is the number of bounds that are at most the value.
+  // For floats, in place of values and ids: the id is the number of bounds that are at most the value.
   std::vector<float> bounds{};
 };
 

@@ -158,7 +158,7 @@ uint64_t SipHash24(absl::string_view text, const std::array<uint64_t, 2>& key) {
   size_t at = 0;
   for (; at + 8 <= text.size(); at += 8) take(Word64(text.data() + at));
   uint64_t last = static_cast<uint64_t>(text.size()) << 56;
-  std::memcpy(&last, text.data() + at, text.size() - at);
+  if (at < text.size()) std::memcpy(&last, text.data() + at, text.size() - at);
   take(last);
   v2 ^= 0xFF;
   rounds(4);

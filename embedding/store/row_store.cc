@@ -133,7 +133,6 @@ int64_t RowStore::Erase(absl::Span<const int64_t> keys) {
       ++erased;
     }
   }
-  erased_ += erased;
   return erased;
 }
 

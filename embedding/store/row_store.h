@@ -62,8 +62,6 @@ class RowStore {
   void VisitSorted(BucketRange range, Visit visit) const;
 
   int64_t size() const { return index_.size(); }
-  // The number of rows that Erase() has removed. While it stays the same, pointers to rows are valid.
-  int64_t erased() const { return erased_; }
 
   // Bytes allocated, as charged to the memory source.
   struct MemoryUse {
@@ -89,7 +87,6 @@ class RowStore {
   PagePool pool_;
   RowArena arena_;
   RowIndex index_;
-  int64_t erased_ = 0;
 };
 
 }  // namespace cairn::embedding

@@ -35,6 +35,7 @@ class CategoryEncodingLayer final : public Layer {
 
 std::unique_ptr<Layer> MakeCategoryEncoding(std::string name, ConfigReader& config) {
   IdEncoding encoding = {.depth = config.PositiveInt("num_tokens")};
+  CheckDepth("num_tokens", encoding.depth, config);
   encoding.mode = ModeOf(ReadOutputMode("multi_hot", /*allows_int=*/false, /*allows_tf_idf=*/false, config));
   config.Bool("sparse", false);  // how Keras stores the same numbers
   return std::make_unique<CategoryEncodingLayer>(std::move(name), std::move(encoding));

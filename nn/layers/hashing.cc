@@ -28,7 +28,10 @@ std::unique_ptr<Layer> MakeHashing(std::string name, ConfigReader& config) {
   const std::string mode = ReadOutputMode("int", /*allows_int=*/true, /*allows_tf_idf=*/false, config);
   config.Bool("sparse", false);  // how Keras stores the same numbers
   std::optional<IdEncoding> encoding;
-  if (mode != "int") encoding = IdEncoding{.mode = ModeOf(mode), .depth = bins};
+  if (mode != "int") {
+    encoding = IdEncoding{.mode = ModeOf(mode), .depth = bins};
+    CheckDepth("num_bins", bins, config);
+  }
   return std::make_unique<IdLayer>(
       IdLayer::Parts{std::move(name), "Hashing", MakeHashedIds(std::move(ids)), std::move(encoding)});
 }

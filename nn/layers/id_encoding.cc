@@ -16,7 +16,7 @@ bool DropsLastAxis(const Shape& ids) {
   return ids.rank() > 0 && ids[ids.rank() - 1] == 1;
 }
 
-// Ids have no gradient, and so have their weights, which are inputs of the model.
+// Neither ids nor their weights, which are inputs of the model, have a gradient.
 class EncodingOp final : public LayerOp {
  public:
   EncodingOp(kernels::TensorDesc output, std::unique_ptr<kernels::NaryOp> counts,
@@ -135,6 +135,12 @@ absl::StatusOr<OnnxValue> IdEncoding::ToOnnx(absl::Span<const OnnxValue> inputs,
   }
   if (!factors.empty()) counts = onnx.Add("Mul", {counts, onnx.Floats("factors", Shape({depth}), factors)});
   return onnx.FromChannelsLast(std::move(counts), output);
+}
+
+void CheckDepth(absl::string_view field, int64_t depth, ConfigReader& config) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  if (depth > kMost)
+    config.Fail(field, absl::StrCat("vectors of ", depth, " numbers, at most ", kMost, " are supported"));
 }
 
 std::string ReadOutputMode(absl::string_view absent, bool allows_int, bool allows_tf_idf,

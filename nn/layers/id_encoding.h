@@ -40,6 +40,8 @@ struct IdEncoding {
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, OnnxBuilder& onnx) const;
 };
 
+// Vectors have at most 2^24 numbers. Fails `config`, naming `field`, for more.
+void CheckDepth(absl::string_view field, int64_t depth, ConfigReader& config);
 // Reads `output_mode`, with Keras' older names. "int" and "tf_idf" are results only if they are allowed.
 std::string ReadOutputMode(absl::string_view absent, bool allows_int, bool allows_tf_idf,
                            ConfigReader& config);

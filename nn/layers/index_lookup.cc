@@ -1,6 +1,7 @@
 // StringLookup and IntegerLookup: ids of tokens by a vocabulary. The rules are those of Keras' IndexLookup.
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -22,13 +23,13 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxOthers = int64_t{1} << 31;
-constexpr int64_t kMaxDepth = int64_t{1} << 24;
 
 std::optional<std::string> TokenOf(const json& value, std::string* /*type*/) {
   return value.is_string() ? std::optional(value.get<std::string>()) : std::nullopt;
 }
 std::optional<int64_t> TokenOf(const json& value, int64_t* /*type*/) {
-  return value.is_number_integer() ? std::optional(value.get<int64_t>()) : std::nullopt;
+  const bool fits = !value.is_number_unsigned() || value <= std::numeric_limits<int64_t>::max();
+  return value.is_number_integer() && fits ? std::optional(value.get<int64_t>()) : std::nullopt;
 }
 
 // `Token`: std::string or int64_t.
@@ -163,11 +164,8 @@ class LookupReader {
     const bool padded = config_.Bool("pad_to_max_tokens", false);
     if (padded && !most) config_.Fail("pad_to_max_tokens", "needs max_tokens");
     if (padded && most) encoding.depth = *most;
-    if (encoding.depth > kMaxDepth) {
-      config_.Fail("max_tokens", absl::StrCat("vectors of ", encoding.depth, " numbers, at most ", kMaxDepth,
-                                              " are supported"));
-      return encoding;
-    }
+    CheckDepth("max_tokens", encoding.depth, config_);
+    if (!config_.status().ok()) return encoding;
     if (mode_ == "tf_idf") encoding.factors = ReadFactors(encoding.depth);
     return encoding;
   }

@@ -148,8 +148,7 @@ class Builder {
       mixed |= desc.layout != first.layout || desc.type != first.type;
     }
     const bool own_types = integer && node.layer->takes_integers();  // each input is taken as it is
-    if ((mixed && !own_types) || (blocked && !node.layer->accepts_blocked(shapes)) ||
-        (integer && !own_types)) {
+    if ((!own_types && (mixed || integer)) || (blocked && !node.layer->accepts_blocked(shapes))) {
       for (int& input : inputs) {
         CAIRN_ASSIGN_OR_RETURN(input, Plain(input));
       }

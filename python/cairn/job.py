@@ -109,8 +109,8 @@ def _number(value: int | None, name: str, variable: str, default: int) -> int:
 class Job:
     """A worker of a job; made by init(). All calls come from one thread. A context manager that calls close().
 
-    The calls that wait have the time limits of init(), and end within 0.2 s after Ctrl-C. In a forked process, every
-    call raises: a connection belongs to the process that made it.
+    The calls that wait have the time limits of init(), and end soon after Ctrl-C. In a forked process, every call
+    raises: a connection belongs to the process that made it.
     """
 
     def __init__(self, description: _native.Job, options: _native.SessionOptions) -> None:

@@ -1,4 +1,4 @@
-// Waits of a Python program: without the GIL, ended by Ctrl-C, with the library's log lines told to Python.
+// Waits of a Python program: without the GIL, ended by Ctrl-C, with the library's log lines passed to Python's logger.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -43,7 +43,7 @@ class Waits {
       const nanobind::gil_scoped_release without_gil;
       status = call();
     }
-    TellLines();
+    ReportLines();
     if (std::optional<nanobind::python_error> raised = std::exchange(raised_, std::nullopt))
       throw *std::move(raised);
     RaiseUnlessOk(status);
@@ -59,8 +59,8 @@ class Waits {
   }
   bool made_here() const { return getpid() == process_; }
 
-  // Tells Python the lines that were logged since the last call.
-  void TellLines() {
+  // Passes on the lines that were logged since the last call.
+  void ReportLines() {
     std::vector<std::string> lines;
     {
       const std::lock_guard lock(mutex_);
@@ -74,7 +74,7 @@ class Waits {
     const nanobind::gil_scoped_acquire with_gil;
     if (raised_.has_value()) return false;  // waits within waits all end
     try {
-      TellLines();
+      ReportLines();
       if (PyErr_CheckSignals() == 0) return true;
       raised_.emplace();  // takes the error that the handler raised
     } catch (nanobind::python_error& error) {

@@ -1,6 +1,7 @@
 #include "worker/checkpoint/run_proto.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/strings/match.h"
@@ -9,6 +10,8 @@
 
 namespace cairn::worker {
 namespace {
+
+constexpr size_t kMaxGroups = 65536;  // the most that a job may have
 
 std::vector<GroupState> GroupsOf(const v1::Progress& progress) {
   std::vector<GroupState> groups;
@@ -19,7 +22,9 @@ std::vector<GroupState> GroupsOf(const v1::Progress& progress) {
     if (!settings.hyperparameters().empty()) {
       group.hyperparameters.emplace(settings.hyperparameters().begin(), settings.hyperparameters().end());
     }
-    groups.insert(groups.end(), std::max(settings.count(), 1u), group);
+    // The message is of a server, which may be broken.
+    groups.insert(groups.end(), std::min<size_t>(std::max(settings.count(), 1u), kMaxGroups - groups.size()),
+                  group);
   }
   const auto& untouched = progress.skipped_updates().untouched();
   auto group = groups.begin();
@@ -33,7 +38,14 @@ std::vector<GroupState> GroupsOf(const v1::Progress& progress) {
 
 void SetGroups(const std::vector<GroupState>& groups, v1::Progress& progress) {
   v1::SkippedUpdates& skipped = *progress.mutable_skipped_updates();
-  for (const GroupState& group : groups) {
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const GroupState& group = groups[i];
+    if (i > 0 && group == groups[i - 1]) {  // one entry for equal groups in a row
+      v1::GroupSettings& last = *progress.mutable_groups()->rbegin();
+      last.set_count(std::max(last.count(), 1u) + 1);
+      ++*skipped.mutable_untouched()->rbegin();
+      continue;
+    }
     v1::GroupSettings& settings = *progress.add_groups();
     if (group.learning_rate.has_value()) settings.set_learning_rate(*group.learning_rate);
     settings.set_untouched(group.untouched);

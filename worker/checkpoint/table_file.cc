@@ -36,7 +36,7 @@ absl::StatusOr<TableFile> TableFile::Create(const std::string& path, absl::Span<
   CAIRN_ASSIGN_OR_RETURN(const std::string head, HeadOf(file.entry_));
   CAIRN_ASSIGN_OR_RETURN(OutputFile output, OutputFile::Create(path));
   CAIRN_RETURN_IF_ERROR(output.Write(head, &file.entry_.head_crc32));
-  file.file_.push_back(std::move(output));
+  file.file_.emplace(std::move(output));
   file.entry_.head_bytes = head.size();
   uint64_t offset = head.size();
   for (State& state : file.tables_) {
@@ -94,8 +94,8 @@ absl::Status TableFile::WriteRows(State& state, absl::Span<const float> records)
                     width * sizeof(float));
       }
       const auto before = static_cast<uint64_t>(state.written * column.floats) * sizeof(float);
-      CAIRN_RETURN_IF_ERROR(file_.front().WriteAt(column.offset + before, BytesOf(batch_),
-                                                  &entry_.tensors[column.entry].crc32));
+      CAIRN_RETURN_IF_ERROR(
+          file_->WriteAt(column.offset + before, BytesOf(batch_), &entry_.tensors[column.entry].crc32));
       from += column.floats;
     }
     state.written += rows;
@@ -107,7 +107,7 @@ absl::StatusOr<FileEntry> TableFile::Finish() {
   for (const State& state : tables_) {
     if (!state.parser.complete()) return NotOfTable(state.table);
   }
-  if (!file_.empty()) CAIRN_RETURN_IF_ERROR(file_.front().Sync());
+  if (file_.has_value()) CAIRN_RETURN_IF_ERROR(file_->Sync());
   return std::move(entry_);
 }
 

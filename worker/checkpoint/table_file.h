@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,7 +64,7 @@ class TableFile {
   absl::Status WriteRows(State& state, absl::Span<const float> records);
 
   std::vector<State> tables_;
-  std::vector<OutputFile> file_;  // one, or none
+  std::optional<OutputFile> file_;
   FileEntry entry_;
   std::vector<float> batch_;
 };

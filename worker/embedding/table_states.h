@@ -1,5 +1,5 @@
-// The states of a job's tables in memory, on their way to servers: what the chief keeps of the best epoch, and what it
-// makes of initial values.
+// The states of a job's tables in memory, on their way to servers: those that the chief keeps of the best epoch, and
+// those that it makes from initial values.
 //
 // Any thread; one at a time for an object.
 #pragma once
@@ -20,10 +20,10 @@
 
 namespace cairn::worker {
 
-// Takes a copy of a job's tables as they are, and returns what opens it. Blocks on the network.
+// Copies a job's tables as they are, and returns an opener for the copy. Blocks on the network.
 using TakeTables = std::function<absl::StatusOr<client::TableOpener>()>;
 
-// Shared by all sources that read the tables, and by what opens them.
+// Shared by all sources that read the tables, and by their opener.
 using SharedTables = std::shared_ptr<const std::vector<TrainedTable>>;
 
 // States for the servers of `job` in which the rows have the values of `tables`, which are in the order of job.tables,
@@ -52,7 +52,7 @@ class KeptStates final : public client::TableSink {
   };
   class Source;
 
-  std::shared_ptr<States> states_;  // shared by the sources that read them, and by what opens them
+  std::shared_ptr<States> states_;  // shared by the sources that read them, and by their opener
   client::TableSizes added_;        // [server] [table - 1] floats
 };
 

@@ -50,6 +50,11 @@ absl::Status WriteFormat(const std::string& path, const nn::Model& model, absl::
   }
   std::optional<TrainedTables> collected;
   if (tables != nullptr && tables->in_memory == nullptr) {
+    // Before the servers copy their tables: the size of those of fixed size is known.
+    int64_t values = 0;
+    for (const v1::Table& table : tables->plan.tables)
+      values += table.embedding().vocabulary_size() * table.row_elements();
+    CAIRN_RETURN_IF_ERROR(Annotate(CheckOnnxSize(values), path));
     auto rows = Collect(*tables, &CheckOnnxSize);
     if (!rows.ok()) return Annotate(rows.status(), path);
     collected = *std::move(rows);

@@ -35,7 +35,7 @@ data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& mo
   }
   for (const nn::ByteInput& use : nn::ByteInputsOf(model)) {
     data.raw_bytes.push_back(use.raw);
-    // --hash_ids does not hash what has ids already.
+    // --hash_ids leaves inputs alone whose ids a layer makes.
     const bool mapped = model.inputs()[data.table_rows.size()].map != nullptr;
     data.table_rows.push_back(mapped ? 0 : use.table_rows);
   }

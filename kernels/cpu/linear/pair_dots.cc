@@ -35,7 +35,7 @@ class CpuPairDots final : public UnaryOp {
   const TensorDesc& output() const override { return output_; }
 
   absl::Status Forward(const float* x, float* y) override {
-    if (pairs_.rows == 1 && !normalizes()) return SquareRows(x, y);
+    if (pairs_.rows == 1 && pairs_.self && !normalizes()) return SquareRows(x, y);
     // The rows that are multiplied by others: all, or those after the first ones.
     const int64_t packed_rows = pairs_.rows - pairs_.first_rows, width = pairs_.width;
     ForExamples([&](int64_t begin, int64_t end) {

@@ -17,7 +17,7 @@ namespace cairn::optim {
 std::unique_ptr<const UpdateRule> MakeTorchSgd(HyperparameterReader& read, Isa isa);
 // Also AdamW. Epsilon is added to the root of the corrected second moment.
 std::unique_ptr<const UpdateRule> MakeTorchAdam(HyperparameterReader& read, Isa isa);
-// Epsilon is outside the root, as in the next one.
+// Epsilon is outside the root, as in Adagrad.
 std::unique_ptr<const UpdateRule> MakeTorchRmsprop(HyperparameterReader& read, Isa isa);
 std::unique_ptr<const UpdateRule> MakeTorchAdagrad(HyperparameterReader& read, Isa isa);
 std::unique_ptr<const UpdateRule> MakeTorchAdadelta(HyperparameterReader& read, Isa isa);

@@ -16,7 +16,7 @@ namespace cairn::ps {
 namespace {
 
 constexpr size_t kHottest = 8;
-// One thread processes so many rows sooner than another awakes.
+// Below this number of rows, waking another thread costs more than it saves.
 constexpr size_t kFewRows = 1024;
 
 std::vector<int> StoreEnds(embedding::BucketRange buckets, const ThreadPool* pool) {
@@ -74,7 +74,10 @@ embedding::StateReader ReaderOf(const TableState& state) {
 }  // namespace
 
 absl::Status EmbeddingTable::Memory::Take(int64_t bytes) {
-  if (limited_) return budget_->TryTake(bytes) ? absl::OkStatus() : budget_->Refusal(what_, bytes);
+  if (limited_) {
+    const bool taken = budget_->TryTake(bytes) || (found_.Clear() && budget_->TryTake(bytes));
+    return taken ? absl::OkStatus() : budget_->Refusal(what_, bytes);
+  }
   budget_->Take(bytes);
   return absl::OkStatus();
 }
@@ -84,10 +87,10 @@ EmbeddingTable::EmbeddingTable(Options options, std::shared_ptr<optim::MemoryBud
       buckets_(embedding::PartOf({}, options_.server, options_.servers)),
       store_ends_(StoreEnds(buckets_, options_.thread_pool)),
       budget_(budget),
-      memory_(std::move(budget), absl::StrCat("the rows of table '", options_.name, "'")),
+      found_(budget),
+      memory_(std::move(budget), absl::StrCat("the rows of table '", options_.name, "'"), found_),
       means_(options_.dim, budget_),
       parts_(store_ends_.size()),
-      found_(budget_),
       version_(options_.version),
       rate_(optimizer().learning_rate(options_.version)) {
   WriterLock lock(mutex_);
@@ -95,8 +98,8 @@ EmbeddingTable::EmbeddingTable(Options options, std::shared_ptr<optim::MemoryBud
 }
 
 void EmbeddingTable::MakeStores() {
+  found_.Clear();
   stores_.clear();
-  ++restored_;
   for (size_t i = 0; i < parts_.size(); ++i) {
     stores_.push_back(std::make_unique<embedding::RowStore>(embedding::RowStore::Options{
         .table = options_.name,
@@ -180,7 +183,7 @@ absl::StatusOr<TableRows> EmbeddingTable::ReadRows(absl::Span<const int64_t> ids
   ReaderLock lock(mutex_);
   ForEachStore(ids.size(), [&](size_t store) ABSL_NO_THREAD_SAFETY_ANALYSIS { ReadPart(store, read); });
   if (budget_->HasRoomFor(mean_bytes_ + FoundRows::BytesOf(ids.size())))
-    found_.Keep(ids, std::move(read.rows), generation());
+    found_.Keep(ids, std::move(read.rows));
   return TableRows{.version = version_, .elements = elements};
 }
 
@@ -215,12 +218,6 @@ void EmbeddingTable::ReadPart(size_t store, RowRead& read) const {
   hits_.Add(hits);
 }
 
-int64_t EmbeddingTable::generation() const {
-  int64_t generation = restored_;
-  for (const auto& store : stores_) generation += store->erased();
-  return generation;
-}
-
 absl::StatusOr<TableMean> EmbeddingTable::Mean(const TableUpdate& update) {
   return ComputeMean(update);
 }
@@ -239,7 +236,7 @@ absl::StatusOr<std::vector<optim::SliceSquares>> EmbeddingTable::Measure(optim::
 }
 
 absl::Status EmbeddingTable::FindRows(absl::Span<const int64_t> ids) {
-  update_rows_ = found_.Take(ids, generation());
+  update_rows_ = found_.Take(ids);
   update_rows_.resize(ids.size());
   for (Part& part : parts_) {
     part.ids.clear();
@@ -343,7 +340,8 @@ absl::StatusOr<TableState> EmbeddingTable::Save(bool beyond_budget) {
   int64_t count = 0;
   for (const auto& store : stores_) count += store->size();
   optim::BufferPool pool(embedding::StateFloats(count, row_floats()), /*max_idle=*/0, budget_);
-  const std::shared_ptr<AlignedBuffer> state = beyond_budget ? pool.Acquire() : pool.TryAcquire();
+  std::shared_ptr<AlignedBuffer> state = beyond_budget ? pool.Acquire() : pool.TryAcquire();
+  if (state == nullptr && found_.Clear()) state = pool.TryAcquire();
   if (state == nullptr) return pool.Refusal(absl::StrCat("a copy of table '", options_.name, "'"));
   const embedding::TableStateHead head = {.rows = count, .learning_rate = rate_};
   std::memcpy(state->data(), &head, sizeof(head));

@@ -76,8 +76,9 @@ class EmbeddingTable final : public Table {
  private:
   class Memory final : public embedding::MemorySource {
    public:
-    Memory(std::shared_ptr<optim::MemoryBudget> budget, std::string table)
-        : budget_(std::move(budget)), what_(std::move(table)) {}
+    // `found` is dropped before memory is refused.
+    Memory(std::shared_ptr<optim::MemoryBudget> budget, std::string table, FoundRows& found)
+        : budget_(std::move(budget)), what_(std::move(table)), found_(found) {}
     absl::Status Take(int64_t bytes) override;
     void Give(int64_t bytes) override { budget_->Give(bytes); }
     // Without a limit, nothing is refused.
@@ -86,6 +87,7 @@ class EmbeddingTable final : public Table {
    private:
     const std::shared_ptr<optim::MemoryBudget> budget_;
     const std::string what_;
+    FoundRows& found_;
     std::atomic<bool> limited_{true};
   };
   // The rows of an update that are searched for in one store.
@@ -120,8 +122,6 @@ class EmbeddingTable final : public Table {
   void FindPart(size_t store) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls body(i) for each store, on the threads of the pool; on this thread if the work is on few rows.
   void ForEachStore(size_t rows, absl::FunctionRef<void(size_t)> body) const;
-  // A number that changes when a row ceases to exist.
-  int64_t generation() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // A read of rows: their ids, and of each store the places of its ids.
   struct RowRead {
     absl::Span<const int64_t> ids{};
@@ -136,6 +136,7 @@ class EmbeddingTable final : public Table {
   const embedding::BucketRange buckets_;
   const std::vector<int> store_ends_;  // [store] the bucket after its last one
   const std::shared_ptr<optim::MemoryBudget> budget_;
+  mutable FoundRows found_;
   Memory memory_;
   RowMeans means_;                      // the executor's thread
   std::vector<Part> parts_;             // [store]; the same thread
@@ -145,9 +146,7 @@ class EmbeddingTable final : public Table {
 
   mutable SharedMutex mutex_;
   std::vector<std::unique_ptr<embedding::RowStore>> stores_
-      ABSL_GUARDED_BY(mutex_);                    // each has its range of buckets
-  int64_t restored_ ABSL_GUARDED_BY(mutex_) = 0;  // how often the stores were replaced
-  mutable FoundRows found_;
+      ABSL_GUARDED_BY(mutex_);  // each has its range of buckets
   int64_t version_ ABSL_GUARDED_BY(mutex_);
   float rate_ ABSL_GUARDED_BY(mutex_);  // of the last update; before the first, of that one
 

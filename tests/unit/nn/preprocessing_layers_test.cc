@@ -128,7 +128,7 @@ TEST(PreprocessingLayers, AgreeWithKeras) {
   }
 }
 
-TEST(PreprocessingLayers, InputHasOneOwnPlaceForEachMap) {
+TEST(PreprocessingLayers, AnInputHasOneModelInputForEachMap) {
   const json lookup = {{"class_name", "IntegerLookup"}, {"config", {{"vocabulary", {5, 7}}}}};
   const json hash = {{"class_name", "Hashing"}, {"config", {{"num_bins", 9}}}};
   const auto model = ModelOf(
@@ -151,6 +151,22 @@ TEST(PreprocessingLayers, InputHasOneOwnPlaceForEachMap) {
   const std::vector<float> parameters(static_cast<size_t>(model->num_parameters()));
   EXPECT_THAT(MakeOnnxGraph(*model, parameters).status().message(),
               HasSubstr("layer 'buckets' (Hashing): ONNX has no operation for its hash"));
+}
+
+TEST(PreprocessingLayers, AnInputOfTwoTypesIsConvertedInOnnx) {
+  const json intervals = {{"class_name", "Discretization"}, {"config", {{"bin_boundaries", {1, 2}}}}};
+  const auto model =
+      ModelOf({InputOf("a", "int64", 1), Call(intervals, "ids", {"a"}), Call(Embedding(), "r0", {"ids"}),
+               Call(Embedding(), "r1", {"a"}),
+               Call({{"class_name", "Add"}, {"config", json::object()}}, "sum", {"r0", "r1"})});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto graph = MakeOnnxGraph(*model, std::vector<float>(static_cast<size_t>(model->num_parameters())));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  ASSERT_EQ(graph->inputs.size(), 1u);
+  int casts = 0;
+  for (const OnnxNode& node : graph->nodes)
+    casts += node.op_type == "Cast" && node.inputs[0] == graph->inputs[0].name ? 1 : 0;
+  EXPECT_EQ(casts, 1);
 }
 
 TEST(PreprocessingLayers, AnIdWithoutAPlaceHasItsReason) {
@@ -243,6 +259,12 @@ TEST(PreprocessingLayers, ValuesOfAnotherKindAreRefused) {
                         "StringLookup and Hashing can take strings"));
   EXPECT_THAT(FaultOf("CategoryEncoding", {{"num_tokens", 3}, {"output_mode", "int"}}, "int64"),
               HasSubstr("output_mode: the layer has no mode \"int\""));
+  EXPECT_THAT(FaultOf("CategoryEncoding", {{"num_tokens", 1 << 30}}, "int64"),
+              HasSubstr("num_tokens: vectors of 1073741824 numbers, at most 16777216"));
+  EXPECT_THAT(FaultOf("Hashing", {{"num_bins", 1 << 30}, {"output_mode", "count"}}, "int64"),
+              HasSubstr("num_bins: vectors of 1073741824 numbers"));
+  EXPECT_THAT(FaultOf("IntegerLookup", {{"vocabulary", {uint64_t{1} << 63}}}, "int64"),
+              HasSubstr("token 0 is 9223372036854775808"));
   const json hash = {{"class_name", "Hashing"}, {"config", {{"num_bins", 9}}}};
   EXPECT_THAT(ModelOf({InputOf("x", "int64", 1), Call(hash, "first", {"x"}), Call(hash, "second", {"first"}),
                        Call(Embedding(), "rows", {"second"})})

@@ -442,6 +442,15 @@ TEST_F(EmbeddingTableTest, CopiesAndRowsThatAreReadCountInTheBudget) {
   EXPECT_EQ(budget_->used(), before + found);
 }
 
+TEST_F(EmbeddingTableTest, ReadsThatAreKeptForAnUpdateGiveWayToACopy) {
+  ASSERT_EQ(Update({{1, {{7, {1, 2}}}}}), absl::OkStatus());
+  ASSERT_EQ(table_->ReadRows(std::vector<int64_t>(1000)).status(), absl::OkStatus());
+  for (int64_t bytes = int64_t{1} << 40; bytes > 0; bytes /= 2) {
+    while (budget_->TryTake(bytes)) continue;
+  }
+  EXPECT_EQ(table_->Save(/*beyond_budget=*/false).status(), absl::OkStatus());
+}
+
 TEST(EmbeddingTablesTest, DescriptionsThatNoServerStoresAreRefused) {
   const EmbeddingTables kinds(nullptr);
   v1::Table table = TableOf(2);

@@ -22,36 +22,44 @@ class FoundRowsTest : public testing::Test {
 };
 
 TEST_F(FoundRowsTest, TheRowsOfAReadAreTakenOnceByItsIds) {
-  found_.Keep({7, 8, 9}, {&a_, nullptr, &b_}, 1);
-  EXPECT_THAT(found_.Take({7, 8}, 1), IsEmpty());
-  EXPECT_THAT(found_.Take({8, 7, 9}, 1), IsEmpty());
-  EXPECT_THAT(found_.Take({7, 8, 9}, 1), ElementsAre(&a_, nullptr, &b_));
-  EXPECT_THAT(found_.Take({7, 8, 9}, 1), IsEmpty());
+  found_.Keep({7, 8, 9}, {&a_, nullptr, &b_});
+  EXPECT_THAT(found_.Take({7, 8}), IsEmpty());
+  EXPECT_THAT(found_.Take({8, 7, 9}), IsEmpty());
+  EXPECT_THAT(found_.Take({7, 8, 9}), ElementsAre(&a_, nullptr, &b_));
+  EXPECT_THAT(found_.Take({7, 8, 9}), IsEmpty());
   EXPECT_EQ(budget_->used(), 0);
 }
 
 TEST_F(FoundRowsTest, TheLatestReadCounts) {
-  found_.Keep({7}, {nullptr}, 1);
-  found_.Keep({7}, {&a_}, 1);
-  EXPECT_THAT(found_.Take({7}, 1), ElementsAre(&a_));
+  found_.Keep({7}, {nullptr});
+  found_.Keep({7}, {&a_});
+  EXPECT_THAT(found_.Take({7}), ElementsAre(&a_));
 }
 
-TEST_F(FoundRowsTest, RowsOfAnotherGenerationAreNotReturned) {
-  found_.Keep({7}, {&a_}, 1);
-  EXPECT_THAT(found_.Take({7}, 2), IsEmpty());
+TEST_F(FoundRowsTest, ClearedReadsGiveTheirMemoryBack) {
+  EXPECT_FALSE(found_.Clear());
+  found_.Keep({7}, {&a_});
+  EXPECT_TRUE(found_.Clear());
+  EXPECT_THAT(found_.Take({7}), IsEmpty());
+  EXPECT_EQ(budget_->used(), 0);
+}
+
+TEST_F(FoundRowsTest, ReadsThatNoUpdateTakesAreKeptNoLonger) {
+  for (int64_t id = 0; id < 3 * static_cast<int64_t>(FoundRows::kMaxReads); ++id) found_.Keep({id}, {&a_});
+  EXPECT_EQ(budget_->used(), 0);
 }
 
 TEST_F(FoundRowsTest, OldReadsAreForgotten) {
-  for (int64_t id = 0; id < static_cast<int64_t>(FoundRows::kMaxReads) + 1; ++id) found_.Keep({id}, {&a_}, 1);
-  EXPECT_THAT(found_.Take({0}, 1), IsEmpty());
-  EXPECT_THAT(found_.Take({1}, 1), ElementsAre(&a_));
+  for (int64_t id = 0; id < static_cast<int64_t>(FoundRows::kMaxReads) + 1; ++id) found_.Keep({id}, {&a_});
+  EXPECT_THAT(found_.Take({0}), IsEmpty());
+  EXPECT_THAT(found_.Take({1}), ElementsAre(&a_));
   EXPECT_EQ(budget_->used(), static_cast<int64_t>(FoundRows::kMaxReads - 1) * FoundRows::BytesOf(1));
 }
 
 TEST_F(FoundRowsTest, NothingIsKeptBeyondTheBudget) {
   const std::vector<int64_t> ids(100);
-  found_.Keep(ids, std::vector<float*>(100, &a_), 1);
-  EXPECT_THAT(found_.Take(ids, 1), IsEmpty());
+  found_.Keep(ids, std::vector<float*>(100, &a_));
+  EXPECT_THAT(found_.Take(ids), IsEmpty());
   EXPECT_EQ(budget_->used(), 0);
 }
 
