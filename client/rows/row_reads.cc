@@ -37,6 +37,8 @@ absl::StatusOr<std::unique_ptr<RowReads::Request>> RowReads::Send(const LearntJo
                                                                   const RowTables& tables,
                                                                   absl::Span<const RowValues> rows) {
   auto request = std::make_unique<Request>();
+  if (AnyStreamBroke()) CloseStreams();
+  request->generation = generation_;
   request->rows.assign(rows.begin(), rows.end());
   CAIRN_ASSIGN_OR_RETURN(request->divided, request->arriving.Expect(tables, rows));
   for (int server = 0; server < connection_.num_servers() && request->begun.ok(); ++server) {
@@ -50,16 +52,12 @@ absl::StatusOr<std::unique_ptr<RowReads::Request>> RowReads::Send(const LearntJo
 
 absl::Status RowReads::SendTo(int server, const LearntJob& job, v1::Encoding encoding, Request& request) {
   Stream& stream = streams_[static_cast<size_t>(server)];
-  if (stream.session == nullptr || !stream.session->status().ok() ||
-      stream.moves != connection_.moves(server)) {
-    stream.session.reset();
+  if (stream.session == nullptr) {
     stream.moves = connection_.moves(server);
     stream.session = std::make_unique<ServerSession>(connection_.stub(server).streams());
-    ++stream.opened;
   }
   Part& part = *request.parts.emplace_back(std::make_unique<Part>());
   part.server = server;
-  part.opened = stream.opened;
   v1::ClientHeader header;
   header.mutable_read_rows()->set_layout(job.layout_ids[static_cast<size_t>(server)]);
   header.mutable_read_rows()->set_encoding(encoding);
@@ -85,34 +83,40 @@ absl::Status RowReads::Await(Request& request) {
   if (status.ok() && !request.arriving.complete(connection_.num_servers())) {
     status = absl::InternalError("reading rows: the servers have not sent all of them");
   }
-  if (!status.ok()) CloseStreamsOf(request);
+  if (!status.ok() && request.generation == generation_) CloseStreams();
   return status;
 }
 
 absl::Status RowReads::AwaitParts(Request& request) {
   CAIRN_RETURN_IF_ERROR(request.begun);
   for (const std::unique_ptr<Part>& part : request.parts) {
-    const Stream& stream = streams_[static_cast<size_t>(part->server)];
     const std::string what = absl::StrCat("reading rows from ", connection_.NameOf(part->server));
-    if (stream.session == nullptr || stream.opened != part->opened) {
+    if (request.generation != generation_)
       return absl::UnavailableError(absl::StrCat(what, ": the stream has been closed"));
-    }
-    const auto done =
-        part->done.Wait(*stream.session, std::chrono::duration_cast<std::chrono::milliseconds>(timeout_));
+    const auto done = part->done.Wait(*streams_[static_cast<size_t>(part->server)].session,
+                                      std::chrono::duration_cast<std::chrono::milliseconds>(timeout_));
     CAIRN_RETURN_IF_ERROR(Annotate(done.status(), what));
   }
   return absl::OkStatus();
 }
 
-void RowReads::CloseStreamsOf(const Request& request) {
-  for (const std::unique_ptr<Part>& part : request.parts) {
-    Stream& stream = streams_[static_cast<size_t>(part->server)];
-    if (stream.opened == part->opened) stream.session.reset();
+bool RowReads::AnyStreamBroke() const {
+  for (size_t server = 0; server < streams_.size(); ++server) {
+    const Stream& stream = streams_[server];
+    if (stream.session == nullptr) continue;
+    if (!stream.session->status().ok() || stream.moves != connection_.moves(static_cast<int>(server)))
+      return true;
   }
+  return false;
+}
+
+void RowReads::CloseStreams() {
+  for (Stream& stream : streams_) stream.session.reset();
+  ++generation_;
 }
 
 void RowReads::Drop() {
-  for (Stream& stream : streams_) stream.session.reset();
+  CloseStreams();
   begun_.clear();
 }
 

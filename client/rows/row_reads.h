@@ -3,7 +3,8 @@
 //   Read                            waits for the rows
 //   Begin ─► Begin... ─► Finish...  several reads are under way; Finish() waits for the oldest one
 //
-// Its streams stay open for the next read. Owned by ServerSteps; used by its thread.
+// Its streams stay open for the next read. Where one of them breaks, all are opened again: reads that have begun on the
+// old ones fail, and none has a part on old and a part on new ones. Owned by ServerSteps; used by its thread.
 #pragma once
 
 #include <cstdint>
@@ -53,17 +54,16 @@ class RowReads {
 
  private:
   struct Stream {
-    std::unique_ptr<ServerSession> session{};
-    int moves = 0;        // Connection::moves() of the session
-    uint64_t opened = 0;  // counts the sessions
+    std::unique_ptr<ServerSession> session{};  // null before its first request
+    int moves = 0;                             // Connection::moves() of the session
   };
   // A server's part of a read.
   struct Part {
     int server = 0;
-    uint64_t opened = 0;  // Stream::opened of its session
     PendingDone done{};
   };
   struct Request {
+    uint64_t generation = 0;  // of its streams
     std::vector<RowValues> rows{};
     std::vector<DividedRows> divided{};
     ArrivingRows arriving{};
@@ -77,14 +77,15 @@ class RowReads {
   // Waits for the answers, and closes the streams after an error, so that nothing uses the request any more.
   absl::Status Await(Request& request);
   absl::Status AwaitParts(Request& request);
-  // Streams that were opened again since stay open for other requests.
-  void CloseStreamsOf(const Request& request);
+  bool AnyStreamBroke() const;
+  void CloseStreams();
 
   Connection& connection_;
   const Duration timeout_;
   WireMetrics* const wire_;
   std::deque<std::unique_ptr<Request>> begun_;  // before the streams, which use them
   std::vector<Stream> streams_;                 // [server]
+  uint64_t generation_ = 0;                     // counts CloseStreams()
 };
 
 }  // namespace cairn::client

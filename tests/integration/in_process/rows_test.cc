@@ -13,11 +13,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/job_setup.h"
 #include "client/snapshot.h"
 #include "client/table_states.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/gate.h"
 #include "tests/support/in_process_cluster.h"
 #include "tests/support/toy_job.h"
 #include "tests/unit/ps/counting_table.h"
@@ -121,6 +124,7 @@ class RowsTest : public testing::TestWithParam<int> {
     EXPECT_EQ(exchange(worker).ReadRows({rows.values()}), absl::OkStatus());
     return rows;
   }
+  void ReadOverABreak(bool noticed_between_reads);
   // The frames of rows that worker 0 has sent to a server from now on, with and without known ids.
   struct Sent {
     std::atomic<int> known{0}, with_ids{0};
@@ -429,19 +433,23 @@ TEST_P(RowsTest, AReadWhoseStreamBreaksIsRepeated) {
   }
 }
 
-TEST_P(RowsTest, ReadsThatBeginAfterABreakAreNotRepeated) {
+// Reads are begun two ahead, and the stream of the first to the last server breaks.
+void RowsTest::ReadOverABreak(bool noticed_between_reads) {
   Start(GetParam(), 1);
   const FlatRows pushed(1, Rows{{0, {1, 2}}, {1, {3, 4}}, {2, {5, 6}}});
   Round({pushed}, pushed);
   const auto requests = std::make_shared<std::atomic<int>>(0),
              answers = std::make_shared<std::atomic<int>>(0);
+  const auto broken = std::make_shared<Gate>();
   auto& link = cluster_->link("worker/0", GetParam() - 1);
   link.TapClientFrames([requests](const v1::ClientHeader& header) {
     *requests += header.has_read_rows() ? 1 : 0;
     return Fate::kDeliver;
   });
-  link.TapServerFrames([answers](const v1::ServerHeader& header) {
-    return header.has_rows() && ++*answers == 1 ? Fate::kBreakBefore : Fate::kDeliver;
+  link.TapServerFrames([answers, broken](const v1::ServerHeader& header) {
+    if (!header.has_rows() || ++*answers > 1) return Fate::kDeliver;
+    broken->Open();
+    return Fate::kBreakBefore;
   });
   constexpr int kAhead = 2, kReads = 20;
   std::deque<FlatRows> ahead;
@@ -450,6 +458,10 @@ TEST_P(RowsTest, ReadsThatBeginAfterABreakAreNotRepeated) {
       ASSERT_EQ(exchange().BeginRead({ahead.emplace_back(1, std::vector<int64_t>{2, 1, 0}, 2).values()}),
                 absl::OkStatus());
     }
+    if (read == 1 && noticed_between_reads) {
+      ASSERT_TRUE(broken->Wait());
+      absl::SleepFor(absl::Milliseconds(20));  // for the client to notice
+    }
     if (read < kAhead) continue;
     ASSERT_EQ(exchange().FinishRead(), absl::OkStatus());
     EXPECT_THAT(ahead.front().elements, ElementsAre(5, 6, 3, 4, 1, 2));
@@ -457,6 +469,14 @@ TEST_P(RowsTest, ReadsThatBeginAfterABreakAreNotRepeated) {
   }
   EXPECT_LE(*requests, kReads + kAhead + 1)
       << "of all reads only those on the stream that broke are repeated";
+}
+
+TEST_P(RowsTest, ReadsThatBeginAfterABreakAreNotRepeated) {
+  ReadOverABreak(/*noticed_between_reads=*/false);
+}
+
+TEST_P(RowsTest, ReadsThatBeginAfterANoticedBreakAreNotRepeated) {
+  ReadOverABreak(/*noticed_between_reads=*/true);
 }
 
 TEST_P(RowsTest, AsynchronousStepsGetTheRowsAfterTheirUpdate) {
