@@ -28,7 +28,8 @@ std::optional<std::string> TokenOf(const json& value, std::string* /*type*/) {
   return value.is_string() ? std::optional(value.get<std::string>()) : std::nullopt;
 }
 std::optional<int64_t> TokenOf(const json& value, int64_t* /*type*/) {
-  const bool fits = !value.is_number_unsigned() || value <= std::numeric_limits<int64_t>::max();
+  const bool fits =
+      !value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()};
   return value.is_number_integer() && fits ? std::optional(value.get<int64_t>()) : std::nullopt;
 }
 

@@ -30,8 +30,8 @@ _ENCODINGS = {"float32": _native.Encoding.FLOAT32, "bfloat16": _native.Encoding.
 class Result(NamedTuple):
     """The servers' decision about a step."""
 
-    # "accepted", "stale" (computed from values that are too old), "finished" (the job is over), or "rejoined": this worker
-    # was lost and has joined again, and the gradient is in the update unless the round closed without it.
+    # "accepted", "stale" (computed from values that are too old), "finished" (the job is over), or "rejoined": this
+    # worker was lost and has joined again, and the gradient is in the update unless the round closed without it.
     outcome: str
     version: int  # updates in the values after the step
     staleness: int  # updates between the values that were used and this update

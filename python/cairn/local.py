@@ -30,7 +30,7 @@ def local(ps: int = 1, **options: Any) -> Iterator[Job]:
     before_exec = _programs.dying_with_parent()
     servers: list[subprocess.Popen[bytes]] = []
     with contextlib.ExitStack() as stack:
-        # A file for each log: a pipe that nobody reads fills, and its server stops at the next line.
+        # A file for each log: an unread pipe fills, and its server then stops at the next line.
         logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(ps)]
         for index, log in enumerate(logs):
             process = subprocess.Popen([*command, "--task_index", str(index)], stdin=subprocess.DEVNULL,

@@ -1,8 +1,8 @@
-// The rows that the last reads of a table found. The gradients of a batch name the same ids in the same order as the
-// read of the batch's rows, so their update needs no second search.
+// The rows that the last reads of a table found. The gradients of a batch name the same ids in the same order as
+// the read of the batch's rows, so their update needs no second search.
 //
-// With several workers, the ids of an update are those of several reads, and no read has them all: after kMaxReads reads
-// that no update took, nothing is kept any more.
+// With several workers, the ids of an update are those of several reads, and no read has them all: after kMaxReads
+// reads that no update took, nothing is kept any more.
 //
 // Thread-safe: reads run concurrently. Its memory is counted in the job's budget, and nothing is kept beyond it.
 #pragma once
@@ -34,8 +34,8 @@ class FoundRows {
   FoundRows(const FoundRows&) = delete;
   FoundRows& operator=(const FoundRows&) = delete;
 
-  // Keeps `rows` [id], where null is a row that does not exist, if the budget has room. Of more than kMaxReads reads, the
-  // oldest is dropped.
+  // Keeps `rows` [id], where null is a row that does not exist, if the budget has room. Of more than kMaxReads reads,
+  // the oldest is dropped.
   void Keep(absl::Span<const int64_t> ids, std::vector<float*> rows) ABSL_LOCKS_EXCLUDED(mutex_);
   // Removes and returns the rows of the latest read of these ids, in this order. Empty if there is none.
   std::vector<float*> Take(absl::Span<const int64_t> ids) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -335,7 +335,8 @@ def _buffers(model: torch.nn.Module, first: int) -> list[_Parameter]:
 
 
 def _check_no_state(state: Any) -> None:
-    if state:
+    # Adagrad has state before its first step, and counts no step in it.
+    if any(values and values.get("step", 1) != 0 for values in state.values()):
         raise InvalidArgument("the optimizer has state of earlier steps, but moments are on the servers: resume a job by "
                               "train_dir, or begin with a new optimizer")
 
