@@ -79,9 +79,10 @@ class WheelTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="cairn-wheel-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.has_cuda = (BUILD / "bin/libcairn_cuda.so").exists()
         call(sys.executable, SOURCE / "python/build_wheel.py", "--no_build", "--build_dir", BUILD,
-             "--output", cls.folder / "dist", seconds=BUILD_SECONDS)
-        [cls.wheel] = (cls.folder / "dist").iterdir()
+             "--output", cls.folder / "dist", *["--cuda"] * cls.has_cuda, seconds=BUILD_SECONDS)
+        [cls.wheel] = (cls.folder / "dist").glob("cairn-*")
         cls.environment = cls.folder / "venv"
         call(sys.executable, "-m", "venv", "--without-pip", cls.environment)
         cls.python = cls.environment / "bin/python"
@@ -145,6 +146,29 @@ class WheelTest(unittest.TestCase):
         call(sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", target, self.wheel)
         variables = {**self.variables, "PYTHONPATH": f"{target}:{sysconfig.get_path('purelib')}"}
         self.assertRegex(call(sys.executable, "-m", "cairn", "--version", env=variables), r"^cairn ")
+
+    def test_the_wheel_for_cuda_adds_the_backend(self):
+        if not self.has_cuda:
+            self.skipTest("the build has no CUDA backend")
+        [wheel] = (self.folder / "dist").glob("cairn_cuda13-*")
+        target = self.folder / "cuda"
+        call(sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", target, self.wheel, wheel)
+        backend = target / "cairn/_bin/libcairn_cuda.so"
+        names = {path.name for path in (target / "cairn.libs").iterdir()}
+        dynamic = call("readelf", "-d", backend)
+        for library in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
+            if library not in names:
+                self.assertRegex(library, rf"{SYSTEM.pattern}|lib(cublas|cublasLt)\.so\.13|libcudnn\.so\.9")
+        for folder in ("cairn.libs", "nvidia/cu13/lib", "nvidia/cudnn/lib"):
+            self.assertIn(f"$ORIGIN/../../{folder}", dynamic)
+        self.assertIn("cairn_cuda_backend", call("nm", "-D", "--defined-only", backend).split())
+        metadata = next(target.glob("cairn_cuda13-*.dist-info/METADATA")).read_text()
+        for line in (f"Requires-Dist: cairn=={VERSION}", "Requires-Dist: nvidia-cublas>=13,<14",
+                     "Requires-Dist: nvidia-cudnn-cu13>=9,<10"):
+            self.assertIn(line, metadata.splitlines())
+        # Found and opened: NVIDIA's libraries or its driver are what is missing on a machine without a GPU.
+        devices = call(target / "cairn/_bin/cairn", "devices", env=self.variables)
+        self.assertRegex(devices, r"libcublas\.so\.13|no NVIDIA driver|/gpu:0")
 
     def test_trains_with_the_wheel_alone(self):
         data = small_data()
