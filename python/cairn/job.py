@@ -130,6 +130,7 @@ class Job:
 
     @property
     def workers(self) -> int:
+        """The number of workers of the job."""
         return self._description.workers
 
     @property
@@ -139,6 +140,7 @@ class Job:
 
     @property
     def is_chief(self) -> bool:
+        """Whether this is worker 0."""
         return self.worker == 0
 
     # --- Start ---
@@ -323,6 +325,7 @@ class Job:
 
     @property
     def closed(self) -> bool:
+        """Whether this worker has left the job."""
         return self._closed
 
     def abandon(self) -> None:

@@ -15,8 +15,8 @@ PAGE_LINES, README_LINES = 200, 150
 
 # Not part of the tree: built files, and data next to a checkout.
 SKIPPED = {"build", "shared"}
-# Generated from the programs' tables, one entry for each flag.
-LONG_PAGES = {"docs/reference/flags.md"}
+# Generated, one entry for each flag, function and class.
+LONG_PAGES = {"docs/reference/flags.md", "docs/reference/python-api.md"}
 # Tables with sentences in their cells, whose rows cannot be wrapped.
 WIDE_TABLES = {"docs/benchmarks.md", "docs/security.md"}
 

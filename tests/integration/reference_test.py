@@ -1,4 +1,4 @@
-"""docs/reference/flags.md lists the flags that the programs have."""
+"""The generated pages of docs/reference are those of the programs and of the Python package."""
 
 import pathlib
 import subprocess
@@ -6,15 +6,21 @@ import sys
 
 from harness import BIN_DIR, IntegrationTest, main
 
-GENERATOR = pathlib.Path(__file__).resolve().parents[2] / "docs" / "generate_flags.py"
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 
-class FlagsPageTest(IntegrationTest):
+class GeneratedPagesTest(IntegrationTest):
 
-    def test_the_committed_page_matches_the_programs_output(self):
-        run = subprocess.run([sys.executable, "-B", str(GENERATOR), str(BIN_DIR), "--check"], capture_output=True,
+    def check(self, generator, *arguments):
+        run = subprocess.run([sys.executable, "-B", str(DOCS / generator), *arguments, "--check"], capture_output=True,
                              text=True, timeout=60)
         self.assertEqual(run.returncode, 0, run.stderr)
+
+    def test_flags_are_those_of_the_programs(self):
+        self.check("generate_flags.py", str(BIN_DIR))
+
+    def test_the_python_api_is_that_of_the_docstrings(self):
+        self.check("generate_python_reference.py")
 
 
 if __name__ == "__main__":
