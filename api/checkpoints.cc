@@ -74,6 +74,11 @@ absl::Status Checkpoints::CheckSame(const worker::Checkpoint& checkpoint) const 
         absl::StrCat(checkpoint.directory(), " has a work queue of ", examples,
                      " examples (0: none), but this job has one of ", declared_.num_examples()));
   }
+  if (run.seed != declared_.seed()) {
+    return absl::FailedPreconditionError(absl::StrCat(checkpoint.directory(), " has a work queue of seed ",
+                                                      run.seed, ", but this job has one of seed ",
+                                                      declared_.seed()));
+  }
   return absl::OkStatus();
 }
 

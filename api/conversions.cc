@@ -83,6 +83,7 @@ absl::Status SetWorkQueue(const Job& job, v1::Job& proto) {
   proto.set_batch_size(queue.batch_size);
   proto.set_epochs(queue.epochs);
   proto.set_work_items_ahead(queue.items_ahead);
+  proto.set_seed(queue.seed);
   proto.set_elastic(job.elastic);
   proto.set_min_workers(job.min_workers);
   proto.set_max_workers(job.max_workers);

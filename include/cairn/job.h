@@ -69,6 +69,9 @@ struct WorkQueue {
   int64_t batch_size = 1;  // examples in a work item, at most
   int64_t epochs = 1;      // 0: no end
   int items_ahead = 1;     // in [1, 64]: work items that a worker knows beyond its current one
+  // The program derives the order of the examples in an epoch from it. A worker with another seed is refused, and so
+  // is a checkpoint.
+  uint64_t seed = 0;
 };
 
 struct Job {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cairn import _native, cluster
 from cairn._options import connect_options, seconds
+from cairn.batches import Batches, Dataset, Item
 from cairn.errors import Error, InvalidArgument, MembershipLost, Refused, code_number
 from cairn.keras_optimizer import optimizer_message
 
@@ -30,8 +31,9 @@ _ENCODINGS = {"float32": _native.Encoding.FLOAT32, "bfloat16": _native.Encoding.
 class Result(NamedTuple):
     """The servers' decision about a step."""
 
-    # "accepted", "stale" (computed from values that are too old), "finished" (the job is over), or "rejoined": this
-    # worker was lost and has joined again, and the gradient is in the update unless the round closed without it.
+    # "accepted", "stale" (computed from values that are too old, or from a batch that has gone to another worker),
+    # "finished" (the job is over), or "rejoined": this worker was lost and has joined again, and the gradient is in the
+    # update unless the round closed without it.
     outcome: str
     version: int  # updates in the values after the step
     staleness: int  # updates between the values that were used and this update
@@ -41,7 +43,8 @@ def init(servers: str | Sequence[str] | None = None, *, worker: int | None = Non
          connect_timeout: float = 300, step_timeout: float = 600, lease: float = 10,
          tls: tuple[str, str, str] | None = None, job_token_file: str | os.PathLike[str] = "",
          train_dir: str | os.PathLike[str] | None = None, save_steps: int = 0, save_secs: float = 0, keep: int = 5,
-         replication: int = 0, wire_dtype: str = "float32") -> Job:
+         replication: int = 0, wire_dtype: str = "float32", elastic: bool = False, min_workers: int = 0,
+         max_workers: int = 0) -> Job:
     """Describes the cluster and this worker's place in it. Nothing is connected before the variables are known.
 
     The place of this process comes from the arguments; without `servers` from TF_CONFIG; without that from
@@ -52,9 +55,11 @@ def init(servers: str | Sequence[str] | None = None, *, worker: int | None = Non
     sign of life for so many seconds is lost, and the others go on. tls: paths of certificate, key and CA. train_dir:
     the chief saves a checkpoint there every save_steps updates or save_secs seconds and at the end, keeps the `keep`
     newest ones, and resumes from the newest. replication: 1 keeps a copy of each server's values on another server.
-    wire_dtype: the encoding of gradients and values on the wire: float32, bfloat16 or float16.
+    wire_dtype: the encoding of gradients and values on the wire: float32, bfloat16 or float16. elastic: workers may
+    join under any free number and leave while the job runs, and Job.batches() divides the examples; with fewer than
+    min_workers the job pauses, and workers beyond max_workers (0: no limit) wait.
     """
-    servers, worker, workers = _place(servers, worker, workers)
+    servers, worker, workers = _place(servers, worker, workers, elastic)
     if wire_dtype not in _ENCODINGS:
         raise InvalidArgument(f"wire_dtype is {wire_dtype!r}, must be one of {', '.join(_ENCODINGS)}")
     options = _native.SessionOptions()
@@ -72,10 +77,12 @@ def init(servers: str | Sequence[str] | None = None, *, worker: int | None = Non
     description.lease = seconds(lease, "lease")
     description.backups = replication
     description.encoding = _ENCODINGS[wire_dtype]
+    description.elastic, description.min_workers, description.max_workers = elastic, min_workers, max_workers
     return Job(description, options)
 
 
-def _place(servers: str | Sequence[str] | None, worker: int | None, workers: int | None) -> tuple[str | Sequence[str], int, int]:
+def _place(servers: str | Sequence[str] | None, worker: int | None, workers: int | None,
+           elastic: bool) -> tuple[str | Sequence[str], int, int]:
     """Where the servers are, the number of this worker, and how many there are."""
     if servers is None and "TF_CONFIG" in os.environ:
         if worker is not None or workers is not None:
@@ -91,7 +98,7 @@ def _place(servers: str | Sequence[str] | None, worker: int | None, workers: int
             raise InvalidArgument("init() needs servers, or TF_CONFIG or CAIRN_SERVERS in the environment")
     worker = _number(worker, "worker", "RANK", 0)
     workers = _number(workers, "workers", "WORLD_SIZE", 1)
-    if workers < 1 or not 0 <= worker < workers:
+    if workers < 1 or worker < 0 or (worker >= workers and not elastic):
         raise InvalidArgument(f"worker is {worker} of {workers}, must be in [0, {workers})")
     return servers, worker, workers
 
@@ -120,6 +127,11 @@ class Job:
         self._names: dict[str, int] = {}
         self._shapes: list[tuple[int, ...]] = []
         self._closed = False
+        self._batches: Batches | None = None
+        self._unsettled = False  # a step was sent, and its end was not waited for
+        # Callbacks of an integration: after values have been fetched, and for a step without examples.
+        self.on_values: Callable[[], None] | None = None
+        self.on_empty_step: Callable[[], None] | None = None
 
     # --- Who this is ---
 
@@ -157,6 +169,10 @@ class Job:
         if mode not in _MODES:
             raise InvalidArgument(f"mode is {mode!r}, must be one of {', '.join(_MODES)}")
         description = self._description
+        if self._batches is not None:
+            description.work_queue = self._batches.queue
+        elif description.elastic:
+            raise InvalidArgument("an elastic job needs job.batches() before start() or cairn.torch.distribute()")
         description.variables = list(variables)
         description.optimizer = optimizer
         description.mode = _MODES[mode]
@@ -198,13 +214,64 @@ class Job:
         self.open(variables, rule, mode=mode, max_staleness=max_staleness, updates=updates, first_values=fill)
         return self._values()
 
+    # --- Examples ---
+
+    def batches(self, dataset: Dataset, batch_size: int, *, epochs: int = 1, seed: int = 0, shuffle: bool = True,
+                collate_fn: Callable[[list[Any]], Any] | None = None, num_workers: int = 0, **loader_options: Any) -> Batches:
+        """The batches of a map-style dataset, which the servers assign to the workers: each example of each epoch
+        counts once, also when workers are lost, join, or resume from train_dir. All workers call it with the same
+        dataset and numbers, before start() or cairn.torch.distribute(), and iterate it after that:
+
+            for x, y in batches:
+                ...                  # one step for each batch; its weight is its number of examples
+
+        In a synchronous job, no round has examples of two epochs; a worker without a batch takes part without
+        examples. epochs: 0 means no end. collate_fn: makes a batch of a list of examples; by default torch's
+        default_collate in a program that uses torch, else the list. num_workers: processes that load batches ahead, by
+        a DataLoader of torch, with `loader_options`.
+        """
+        if self._session is not None or self._batches is not None:
+            raise Refused("job.batches() is called once, before start() or cairn.torch.distribute()")
+        self._batches = Batches(self, dataset, batch_size, epochs=epochs, seed=seed, shuffle=shuffle, collate_fn=collate_fn,
+                                num_workers=num_workers, options=loader_options)
+        return self._batches
+
+    def work_items(self) -> list[Item]:
+        """The items of job.batches() that are assigned to this worker; the next step is made from the first one."""
+        return [Item(item.epoch, item.first, item.count) for item in self.session.work_items]
+
+    @property
+    def batch_examples(self) -> int | None:
+        """The number of examples in the current batch of job.batches(). None without batches."""
+        if self._batches is None:
+            return None
+        items = self.session.work_items
+        return items[0].count if items else 0
+
+    def await_work(self) -> None:
+        """Waits until there is an item in work_items() or the job has finished."""
+        session = self.session
+        if not session.finished and not session.work_items:
+            self._recovering(session.await_work)
+            if self.on_values is not None:
+                self.on_values()
+
+    def step_without_examples(self) -> None:
+        """Takes part in a round for which job.batches() has no examples."""
+        if self.on_empty_step is not None:
+            self.on_empty_step()
+        else:
+            self.push({}, examples=0)
+
     # --- Steps with arrays ---
 
-    def push(self, gradients: Mapping[str, npt.ArrayLike], examples: int = 1) -> Result:
+    def push(self, gradients: Mapping[str, npt.ArrayLike], examples: int | None = None) -> Result:
         """Pushes a gradient of the current values, the mean over `examples` examples, which is its weight, and waits
-        for the update. A variable that is not in `gradients` has a gradient of zeros. With 0 examples, takes part in
-        the round without a gradient."""
+        for the update. By default `examples` is the number of the current batch of batches(), or 1. A variable that is
+        not in `gradients` has a gradient of zeros. With 0 examples, takes part in the round without a gradient."""
         session = self.session
+        self.settle_interrupted()
+        weight = (self.batch_examples or 1) if examples is None else examples
         import numpy as np
         unknown = gradients.keys() - self._names.keys()
         if unknown:
@@ -219,14 +286,20 @@ class Job:
                 raise InvalidArgument(f"the gradient of {name!r} has the shape {list(gradient.shape)}, the variable "
                                       f"{list(self._shapes[index])}")
             place[:] = gradient.reshape(-1)
-        return self.step(lambda: session.begin_step(examples))
+        return self.step(lambda: self.begin_step(weight))
 
     def step(self, begin: Callable[[], None]) -> Result:
-        """Makes one step. `begin` calls session.begin_step(); it is called again if the step was lost with a server or
-        with this worker's membership and must be repeated, as it was then."""
+        """Makes one step. `begin` calls begin_step(); it is called again if the step was lost with a server or with
+        this worker's membership and must be repeated, as it was then."""
         mark = self.mark()
         begin()
         return self.finish_step(mark, begin)
+
+    def begin_step(self, examples: int) -> None:
+        """session.begin_step(), with the current batch if there are batches."""
+        if self._batches is not None and not self.session.finished:
+            self._batches.check_unused()
+        self.session.begin_step(examples)
 
     def mark(self) -> int:
         """A number by which finish_step() knows, after a recovery, whether a step that begins now has been counted."""
@@ -234,26 +307,57 @@ class Job:
 
     def finish_step(self, mark: int, begin: Callable[[], None]) -> Result:
         """The end of step(), after `begin` was called at `mark`."""
-        session = self.session
+        items = self.work_items()[:1]
+        self._unsettled = True
         while True:
             try:
-                result = session.finish_step()
+                result = self.session.finish_step()
                 assert result is not None
-                return Result(result.outcome.name.lower(), session.version, result.staleness)
+                outcome, staleness = result.outcome.name.lower(), result.staleness
             except MembershipLost as failure:
-                session.recover(code_number(failure), str(failure))
-            if session.finished:
-                return Result("finished", session.version, 0)
-            if self.mark() > mark:
-                return Result("rejoined", session.version, 0)
-            if self.mark() < mark:
-                _log.warning("the servers lost their values and went back to the checkpoint of version %d", session.version)
-                return Result("stale", session.version, 0)
-            begin()
+                self.session.recover(code_number(failure), str(failure))
+                if not self.session.finished and self.mark() == mark and self.work_items()[:1] == items:
+                    begin()
+                    continue
+                outcome, staleness = self._outcome_of_lost_step(mark), 0
+            self._unsettled = False
+            if self._batches is not None:
+                self._batches.use()
+            return Result(outcome, self.session.version, staleness)
+
+    def _outcome_of_lost_step(self, mark: int) -> str:
+        if self.session.finished:
+            return "finished"
+        if self.mark() > mark:
+            return "rejoined"
+        if self.mark() < mark:
+            _log.warning("the servers lost their values and went back to the checkpoint of version %d", self.session.version)
+        return "stale"
+
+    def settle_interrupted(self) -> None:
+        """Waits for the end of a step that was sent and then interrupted, for example by Ctrl-C."""
+        if not self._unsettled:
+            return
+        self.settle()
+        self._unsettled = False
+        if self._batches is not None:
+            self._batches.use()
+        _log.warning("an interrupted step has ended; the gradients of this one belong to the values before it")
+
+    def _recovering(self, call: Callable[[], None]) -> None:
+        """Makes a call that may be repeated, and recovers if a server or this worker's membership is lost."""
+        while True:
+            try:
+                return call()
+            except MembershipLost as failure:
+                self.session.recover(code_number(failure), str(failure))
 
     def pull(self) -> dict[str, npt.NDArray[np.float32]]:
         """Fetches and returns the current values: {name: a copy}."""
-        self.session.pull()
+        self.settle_interrupted()
+        self._recovering(self.session.pull)
+        if self.on_values is not None:
+            self.on_values()
         return self._values()
 
     @property
@@ -299,29 +403,35 @@ class Job:
         """Leaves the job with all work done: the chief waits for the other workers, saves a checkpoint if it has a
         train_dir, and ends the servers. With `error`, the job ends with that failure for all workers. A second call
         does nothing."""
-        session, self._closed = self._session, True
-        if session is None or not session.made_in_this_process or self not in _open_jobs:
+        session = self._end()
+        if session is None:
             return
         if error is not None:
             _open_jobs.discard(self)
             session.leave(_native.LeaveReason.FAILED, f"worker/{self.worker}: {error}")
             return
         self.settle()
-        while True:
-            try:
-                session.end()
-                break
-            except MembershipLost as failure:
-                session.recover(code_number(failure), str(failure))
+        self._recovering(session.end)
         _open_jobs.discard(self)
+
+    def _end(self) -> _native.Session | None:
+        """The session that is to be left; None: there is nothing to do."""
+        self._closed = True
+        self._batches = self.on_values = self.on_empty_step = None  # nothing keeps a job that the program has forgotten
+        if self._session is None or not self._session.made_in_this_process or self not in _open_jobs:
+            return None
+        return self._session
 
     def settle(self) -> None:
         """Cancels a step that was begun, and waits for the end of one that was sent and interrupted."""
         with contextlib.suppress(Refused):  # there is none, or it was sent
             self.session.cancel_step()
             return
-        with contextlib.suppress(Refused):  # there is none
-            self.session.finish_step()
+        try:
+            with contextlib.suppress(Refused):  # there is none
+                self.session.finish_step()
+        except MembershipLost as failure:
+            self.session.recover(code_number(failure), str(failure))
 
     @property
     def closed(self) -> bool:
@@ -330,8 +440,8 @@ class Job:
 
     def abandon(self) -> None:
         """Leaves the job, which goes on without this worker. Best effort."""
-        session, self._closed = self._session, True
-        if session is None or not session.made_in_this_process or self not in _open_jobs:
+        session = self._end()
+        if session is None:
             return
         _open_jobs.discard(self)
         session.leave(_native.LeaveReason.STOPPED)

@@ -42,6 +42,13 @@ void BindJob(nb::module_& module) {
       .def_rw("name", &Optimizer::name)
       .def_rw("hyperparameters", &Optimizer::hyperparameters)
       .def_rw("schedule", &Optimizer::schedule, nb::arg().none());
+  nb::class_<WorkQueue>(module, "WorkQueue")
+      .def(nb::init<>())
+      .def_rw("examples", &WorkQueue::examples)
+      .def_rw("batch_size", &WorkQueue::batch_size)
+      .def_rw("epochs", &WorkQueue::epochs)
+      .def_rw("items_ahead", &WorkQueue::items_ahead)
+      .def_rw("seed", &WorkQueue::seed);
   nb::class_<Job>(module, "Job")
       .def(nb::init<>())
       .def_rw("variables", &Job::variables)
@@ -55,7 +62,11 @@ void BindJob(nb::module_& module) {
       .def_rw("encoding", &Job::encoding)
       .def_rw("lease", &Job::lease)
       .def_rw("wait_for_lost_workers", &Job::wait_for_lost_workers)
-      .def_rw("skip_empty_updates", &Job::skip_empty_updates);
+      .def_rw("skip_empty_updates", &Job::skip_empty_updates)
+      .def_rw("work_queue", &Job::work_queue, nb::arg().none())
+      .def_rw("elastic", &Job::elastic)
+      .def_rw("min_workers", &Job::min_workers)
+      .def_rw("max_workers", &Job::max_workers);
 }
 
 void BindOptions(nb::module_& module) {
@@ -93,6 +104,10 @@ void BindResults(nb::module_& module) {
       .def_ro("outcome", &StepResult::outcome)
       .def_ro("staleness", &StepResult::staleness)
       .def_ro("duplicate", &StepResult::duplicate);
+  nb::class_<WorkItem>(module, "WorkItem")
+      .def_ro("epoch", &WorkItem::epoch)
+      .def_ro("first", &WorkItem::first)
+      .def_ro("count", &WorkItem::count);
   nb::class_<Counters>(module, "Counters")
       .def_ro("accepted", &Counters::accepted)
       .def_ro("stale", &Counters::stale)

@@ -173,6 +173,14 @@ void BindSteps(Class& session) {
       .def_prop_ro("position", [](PySession& self) { return self.session().position(); });
 }
 
+void BindWork(Class& session) {
+  session
+      .def("await_work",
+           [](PySession& self) { self.waits().Run([&] { return self.session().AwaitWork(); }); })
+      .def_prop_ro("work_items", [](PySession& self) { return self.session().work_items(); })
+      .def_prop_ro("members", [](PySession& self) { return self.session().members(); });
+}
+
 void BindLife(Class& session) {
   session
       .def(
@@ -223,6 +231,7 @@ void BindSession(nb::module_& module) {
               nb::arg("options"), nb::arg("first_values").none(), nb::arg("log"));
   BindValues(session);
   BindSteps(session);
+  BindWork(session);
   BindLife(session);
   BindControl(session);
 }

@@ -170,8 +170,10 @@ def script_of(page: str, text: str, used: Set[object]) -> str:
     script = ["set -euo pipefail\n", "trap 'echo \"failed: $BASH_COMMAND\" >&2' ERR\n",
               "trap 'kill $(jobs -p) 2>kill.log || true' EXIT\n"]  # what a failed block has started
     for block in blocks_of(text):
-        if block.language == "python" and not any("train.py" in part for part in script):
-            script.append(f"cat > train.py <<'END'\n{block.text}END\n")
+        # The first program of a page is train.py; others begin with their name.
+        name = re.match(r"# (\w+\.py)\n", block.text)
+        if block.language == "python" and (name or not any("train.py" in part for part in script)):
+            script.append(f"cat > {name[1] if name else 'train.py'} <<'END'\n{block.text}END\n")
         if block.language != "sh":
             continue
         commands = []

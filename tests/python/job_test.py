@@ -7,6 +7,9 @@ import os
 import pathlib
 import pickle
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -134,6 +137,41 @@ class ProcessTest(unittest.TestCase):
                 chief.push({"w": [1.]})
             self.assertLess(time.monotonic() - begun, SECONDS / 2)
             chief.abandon()
+
+    def test_a_push_that_ctrl_c_interrupted_settles(self):
+        with local(ps=1, lease=2) as chief:
+            chief._description.workers = 2  # the other one comes once, and then no more
+            environment = {"CAIRN_SERVERS": chief.servers[0], "RANK": "1", "WORLD_SIZE": "2"}
+            program = ("import cairn, sys; job = cairn.init(lease=2); job.start({'w': [1.]}, " + repr(SGD) + "); "
+                       "job.push({'w': [1.]}); print('pushed', flush=True); sys.stdin.read(); job.abandon()")
+            other = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **environment}, text=True,
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            chief.start({"w": [1.]}, SGD)
+            chief.push({"w": [1.]})
+            self.assertEqual(other.stdout.readline(), "pushed\n")
+            timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+            timer.start()
+            with self.assertRaises(KeyboardInterrupt):
+                chief.push({"w": [1.]})  # its round waits for the other worker
+            other.communicate("end", SECONDS)
+            with self.assertLogs("cairn", "WARNING") as logs:
+                self.assertEqual(chief.push({"w": [0.]}).version, 3)
+            self.assertIn("an interrupted step has ended", logs.output[0])
+            self.assertEqual(chief.values["w"], 0)
+
+    def test_pull_recovers_as_a_step_does(self):
+        with tempfile.TemporaryDirectory() as directory, local(train_dir=directory) as job:
+            job.start({"w": [1.]}, SGD)
+            job.push({"w": [1.]})
+            job.save_checkpoint()
+            server, = map(int, pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+            command = pathlib.Path(f"/proc/{server}/cmdline").read_text().split("\0")[:-1]
+            os.kill(server, signal.SIGKILL)
+            again = subprocess.Popen([*command, "--reuse_port"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.assertEqual(job.pull()["w"], 0.5)
+            self.assertEqual(job.push({"w": [1.]}).version, 2)
+            job.close()
+            self.assertEqual(again.wait(SECONDS), 0)
 
     def test_a_forked_process_may_not_use_the_job(self):
         with local() as job:

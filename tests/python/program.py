@@ -18,6 +18,8 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--mode", default="sync")
 parser.add_argument("--steps", type=int, default=12)
 parser.add_argument("--examples", default="32,32", help="of each worker, of the 64 of a step")
+parser.add_argument("--batches", type=int, default=0, help="4 epochs of batches of this size, which the servers assign")
+parser.add_argument("--save", help="the file for the model")
 parser.add_argument("--replication", type=int, default=0)
 parser.add_argument("--train_dir")
 parser.add_argument("--lease", type=float, default=10)
@@ -44,10 +46,17 @@ with torch.no_grad():  # all workers begin with the chief's values
 counts = [int(count) for count in options.examples.split(",")]
 job = cairn.init(connect_timeout=SECONDS, step_timeout=SECONDS, lease=options.lease, replication=options.replication,
                  train_dir=options.train_dir, save_steps=4)
+batches = job.batches(torch.utils.data.TensorDataset(*make_data(60)), options.batches, epochs=4, seed=3) if options.batches else []
 optimizer = cairn.torch.distribute(torch.optim.Adam(model.parameters(), 0.05), model, job, mode=options.mode,
                                    max_staleness=4 if options.mode == "ssp" else None)
 first = sum(counts[:job.worker])
+loss = torch.zeros(())
 with job:
+    for inputs, labels in batches:
+        optimizer.zero_grad()
+        loss = loss_of(model, inputs, labels)
+        loss.backward()
+        optimizer.step()
     while not job.finished and job.position < options.steps:
         step = job.position
         inputs, labels = (part[first:first + counts[job.worker]] for part in make_data(seed=step))
@@ -58,4 +67,6 @@ with job:
         loss.backward()
         die(step, "step")
         optimizer.step(examples=len(inputs))
+    if options.save:
+        torch.save(model.state_dict(), options.save)
     print(f"worker {job.worker}: version {job.version} loss {loss.item():.6f} digest {digest(model)}", flush=True)

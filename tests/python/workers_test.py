@@ -16,6 +16,7 @@ STEPS = 12
 
 
 class JobTest(IntegrationTest):
+    program = PROGRAM
 
     def start_servers(self, ps=1, *flags):
         ports = [reserve_port(self) for _ in range(ps)]
@@ -29,7 +30,7 @@ class JobTest(IntegrationTest):
     def start_worker(self, worker, *flags, workers=2):
         environment = {"CAIRN_SERVERS": ",".join(self.addresses), "RANK": str(worker), "WORLD_SIZE": str(workers),
                        "DIED": str(self.directory / f"died_{self.addresses[0]}")}
-        return self.start_command([sys.executable, "-B", PROGRAM, *map(str, flags)], name=f"worker/{worker}", env=environment)
+        return self.start_command([sys.executable, "-B", self.program, *map(str, flags)], name=f"worker/{worker}", env=environment)
 
     def reports(self, processes):
         """[(version, loss, digest)] that the workers print, in their order."""

@@ -117,7 +117,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._groups = max(variable.group for variable in variables) + 1
         self._session = job.open(variables, self._description(max_grad_norm), mode=mode, max_staleness=max_staleness,
                                  updates=updates, skip_empty_updates=True, first_values=self._write_first_values)
-        self._interrupted = False  # a step has been sent, and its end was not waited for
+        job.on_values, job.on_empty_step = self._install, self._step_without_examples
         self._examples = 1  # of the last step: the next one probably has as many
         self._begun: tuple[int, _Settings] | None = None  # of the step in progress
         self._last_settings: _Settings | None = None  # as the session knows them
@@ -137,14 +137,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Ends a step: waits for the update and puts the new values in place.
 
         examples: the number of examples of this worker's gradient, which is their mean: its weight in the update. By
-        default all workers' gradients have the same weight. With 0 the gradient does not count. Returns what `closure`
-        returns.
+        default the number in the current batch of job.batches(); without it, all workers' gradients have the same
+        weight. With 0 the gradient does not count. Returns what `closure` returns.
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        weight = self._weight(1 if examples is None else examples)
+        weight = self._weight((self.job.batch_examples or 1) if examples is None else examples)
         self._finish(weight)
         return loss
 
@@ -172,23 +172,28 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 self._copy_gradient(parameter, scale)
         for buffer in self._buffers:
             buffer.gradient.copy_(buffer.tensor)
-        self._interrupted = True
-        try:  # if the step must be repeated, all gradients are where they were
-            self.result = self.job.finish_step(self._mark, lambda: self._begin_step(examples, settings))
-            self._interrupted = False
+        try:
+            self._await_update(examples, settings)
         finally:
-            self._begun = None
             for parameter in self._trained:
                 parameter.sent = None
                 parameter.usual_backwards, parameter.backwards = parameter.backwards, 0
         self._examples = examples or self._examples
+
+    def _await_update(self, examples: int, settings: _Settings) -> None:
+        try:  # if the step must be repeated, all gradients are where they were
+            self.result = self.job.finish_step(self._mark, lambda: self._begin_step(examples, settings))
+        finally:
+            self._begun = None
         self._install()
 
+    def _step_without_examples(self) -> None:
+        settings = self._settings()
+        self._begin(0, settings)
+        self._await_update(0, settings)
+
     def _begin(self, examples: int, settings: _Settings) -> None:
-        if self._interrupted:  # by Ctrl-C
-            self.job.settle()
-            self._interrupted = False
-            _log.warning("an interrupted step has ended; the gradients of this one belong to the values before it")
+        self.job.settle_interrupted()
         self._begin_step(examples, settings)
 
     def _begin_step(self, examples: int, settings: _Settings) -> None:
@@ -196,7 +201,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._session.set_groups(self._group_settings(settings))
             self._last_settings = settings
         self._mark = self.job.mark()
-        self._session.begin_step(examples)
+        self.job.begin_step(examples)
         self._begun = (examples, settings)
 
     def _send_late(self, reason: str) -> None:
@@ -227,7 +232,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if not self._eager or parameter.backwards != parameter.usual_backwards:
             return
         if self._begun is None:
-            self._begin(self._examples, self._settings())
+            self._begin(self.job.batch_examples or self._examples, self._settings())
         self._copy_gradient(parameter, None)
         self._session.announce(parameter.index)
         assert tensor.grad is not None

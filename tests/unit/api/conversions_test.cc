@@ -44,6 +44,15 @@ TEST(Conversions, VariablesFollowOneAnother) {
   EXPECT_EQ(variables[1].offset, 6);
 }
 
+TEST(Conversions, AWorkQueueHasTheSeedOfItsOrder) {
+  Job job = TwoVariables();
+  job.work_queue = WorkQueue{.examples = 10, .batch_size = 4, .epochs = 2, .seed = 7};
+  const v1::Job proto = ToProto(job, Options()).value();
+  EXPECT_TRUE(proto.dynamic_sharding());
+  EXPECT_EQ(proto.num_examples(), 10);
+  EXPECT_EQ(proto.seed(), 7u);
+}
+
 TEST(Conversions, AJobNamesItsTasks) {
   Job job = TwoVariables();
   job.optimizer = {.name = "Adam", .hyperparameters = {{"learning_rate", 0.5}}};
