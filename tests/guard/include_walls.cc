@@ -66,6 +66,10 @@ const std::vector<Room>& Rooms() {
       {"worker/checkpoint",
        {"common", "embedding/keys", "embedding/store", "proto", "worker/checkpoint"},
        true},
+      {"worker/tables",
+       {"client", "common", "embedding", "optim/store/optimizer_of.h", "proto", "worker/checkpoint",
+        "worker/tables"},
+       true},
       {"worker/peer", {"common", "proto", "worker/peer"}, true},
       // Workers without servers hold the variables and update them as a server does.
       {"worker/allreduce",
@@ -76,7 +80,8 @@ const std::vector<Room>& Rooms() {
       // The public library: the only folder that the programs of users see is `include`.
       // It checks settings of groups as the servers do.
       {"api",
-       {"api", "client", "common", "optim/optimizer.h", "optim/store", "proto", "worker/checkpoint"},
+       {"api", "client", "common", "embedding/store/unique_keys.h", "optim/optimizer.h", "optim/store",
+        "proto", "worker/checkpoint", "worker/tables"},
        true},
       {"worker/embedding",
        {"client", "common", "embedding", "nn", "optim/store/optimizer_of.h", "proto", "worker"},

@@ -12,7 +12,7 @@
 #include "embedding/store/bucket_range.h"
 #include "embedding/store/table_state.h"
 #include "optim/store/optimizer_of.h"
-#include "worker/embedding/table_run.h"
+#include "worker/tables/table_run.h"
 
 namespace cairn::worker {
 namespace {

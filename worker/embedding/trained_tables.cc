@@ -15,7 +15,7 @@
 #include "embedding/optimizers/row_optimizer.h"
 #include "embedding/store/table_state.h"
 #include "worker/checkpoint/tables.h"
-#include "worker/embedding/table_run.h"
+#include "worker/tables/table_run.h"
 
 namespace cairn::worker {
 namespace {

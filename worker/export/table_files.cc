@@ -21,8 +21,8 @@
 #include "worker/checkpoint/file_io.h"
 #include "worker/checkpoint/tables.h"
 #include "worker/checkpoint/tensors.h"
-#include "worker/embedding/table_run.h"
 #include "worker/embedding/trained_tables.h"
+#include "worker/tables/table_run.h"
 
 namespace cairn::worker {
 namespace {

@@ -11,8 +11,8 @@
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "common/net/data_channel/transport.h"
-#include "worker/embedding/table_partitioner.h"
 #include "worker/options/job.h"
+#include "worker/tables/table_partitioner.h"
 
 namespace cairn::worker {
 

@@ -13,15 +13,15 @@
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
 #include "worker/checkpoint/run_proto.h"
-#include "worker/checkpoint/tables.h"
 #include "worker/checkpoint/writer.h"
-#include "worker/embedding/table_run.h"
 #include "worker/embedding/table_states.h"
 #include "worker/embedding/trained_tables.h"
 #include "worker/inputs/initial_values.h"
 #include "worker/model/finite.h"
 #include "worker/model/model_difference.h"
 #include "worker/options/job.h"
+#include "worker/tables/checkpointed_tables.h"
+#include "worker/tables/table_run.h"
 
 namespace cairn::worker {
 namespace {
@@ -33,35 +33,6 @@ constexpr int64_t kMaxWorkers = 1 << 20;  // upper bound for a checkpoint's numb
 void LogSkipped(const absl::Status& damage) {
   LogWarning("skipped a damaged checkpoint: ", damage.message());
 }
-
-// The tables of a snapshot, on their way to a checkpoint.
-class TablesToCheckpoint final : public client::TableSink {
- public:
-  explicit TablesToCheckpoint(CheckpointWriter& writer) : writer_(writer) {}
-  absl::Status Begin(const client::Snapshot& snapshot, const client::TableSizes& sizes) override {
-    CAIRN_ASSIGN_OR_RETURN(const auto tables, TablesOf(snapshot.job));
-    return tables.has_value() ? writer_.BeginTables(*tables, sizes) : absl::OkStatus();
-  }
-  absl::Status Add(int server, int table, absl::Span<const float> piece) override {
-    return writer_.AddTable(static_cast<size_t>(server), static_cast<size_t>(table) - 1, piece);
-  }
-
- private:
-  CheckpointWriter& writer_;
-};
-
-// The tables of a checkpoint, on their way to servers.
-class StoredTables final : public client::TableSource {
- public:
-  explicit StoredTables(std::unique_ptr<TableStates> states) : states_(std::move(states)) {}
-  const client::TableSizes& sizes() const override { return states_->sizes(); }
-  absl::StatusOr<int64_t> Read(int server, int table, absl::Span<float> into) override {
-    return states_->Read(server, static_cast<size_t>(table) - 1, into);
-  }
-
- private:
-  const std::unique_ptr<TableStates> states_;
-};
 
 // Opens one checkpoint's directory, or the newest checkpoint of a train_dir.
 absl::StatusOr<Checkpoint> OpenNamed(const std::string& directory) {
@@ -182,7 +153,11 @@ absl::Status Snapshots::CheckSame(const Checkpoint& checkpoint) const {
                      " training examples, and this job has ", job_.num_examples()));
   }
   CAIRN_ASSIGN_OR_RETURN(const auto tables, TablesOf(job_));
-  return Annotate(CheckSameTables(tables, run), checkpoint.directory());
+  const absl::Status same = CheckSameTables(tables, run);
+  if (same.ok()) return same;
+  return absl::FailedPreconditionError(
+      absl::StrCat(checkpoint.directory(), ": ", same.message(),
+                   " (--embedding_tables, --embedding_tables_above, --dynamic_tables, --seed)"));
 }
 
 absl::StatusOr<std::optional<v1::Progress>> Snapshots::Find(bool lost) {
@@ -282,8 +257,7 @@ absl::Status Snapshots::Load(absl::Span<const std::string> slots, absl::Span<con
 absl::StatusOr<std::unique_ptr<client::TableSource>> Snapshots::OpenTables(const v1::Job& job) {
   std::vector<TrainedTable> initial = std::exchange(initial_tables_, {});
   if (found_.has_value()) {
-    CAIRN_ASSIGN_OR_RETURN(auto states, TableStates::Open(*found_, std::max(1, job.servers_size())));
-    return std::make_unique<StoredTables>(std::move(states));
+    return StoredTables::Open(*found_, std::max(1, job.servers_size()));
   }
   if (initial.empty()) return nullptr;
   return CatchOutOfMemory("the rows of embedding tables", [&] {

@@ -1,4 +1,4 @@
-#include "worker/embedding/table_partitioner.h"
+#include "worker/tables/table_partitioner.h"
 
 #include "absl/strings/str_cat.h"
 #include "embedding/store/bucket_range.h"

@@ -1,4 +1,4 @@
-#include "worker/embedding/table_run.h"
+#include "worker/tables/table_run.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -71,9 +71,9 @@ absl::StatusOr<std::optional<std::vector<TableRun>>> TablesOf(const v1::Job& job
     const v1::EmbeddingTable& description = table.embedding();
     const v1::OptimizerConfig& config =
         description.has_optimizer() ? description.optimizer() : job.optimizer();
-    CAIRN_ASSIGN_OR_RETURN(const auto optimizer,
-                           embedding::MakeRowOptimizer(optim::OptimizerConfigOf(config),
-                                                       static_cast<int>(table.row_elements())));
+    const auto optimizer =
+        embedding::MakeRowOptimizer(optim::OptimizerConfigOf(config), static_cast<int>(table.row_elements()));
+    if (!optimizer.ok()) return Annotate(optimizer.status(), absl::StrCat("table '", table.name(), "'"));
     TableRun& run = tables.emplace_back();
     run.name = table.name();
     run.vocabulary_size = description.vocabulary_size();
@@ -82,9 +82,9 @@ absl::StatusOr<std::optional<std::vector<TableRun>>> TablesOf(const v1::Job& job
     run.distribution = NameOf(description.distribution());
     run.center = description.center();
     run.spread = description.spread();
-    run.optimizer = std::string(optimizer->name());
+    run.optimizer = std::string((*optimizer)->name());
     run.hyperparameters = {config.hyperparameters().begin(), config.hyperparameters().end()};
-    SetSlots(*optimizer, run);
+    SetSlots(**optimizer, run);
   }
   return tables;
 }
@@ -102,15 +102,14 @@ absl::Status CheckSameTables(const std::optional<std::vector<TableRun>>& ours, c
   const auto same_name = [](const TableRun& a, const TableRun& b) { return a.name == b.name; };
   if (!std::equal(here.begin(), here.end(), there.begin(), there.end(), same_name)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("it has ", names(there), ", and this job has ", names(here),
-                     " (--embedding_tables, --embedding_tables_above, --dynamic_tables)"));
+        absl::StrCat("it has ", names(there), ", and this job has ", names(here)));
   }
   for (size_t i = 0; i < here.size(); ++i) {
     if (RowFormOf(here[i]) == RowFormOf(there[i])) {
       if (here[i].seed == there[i].seed || here[i].spread == 0) continue;
       return absl::FailedPreconditionError(
           absl::StrCat("table '", here[i].name, "': the rows that it lacks begin with the values of seed ",
-                       there[i].seed, ", and this job has seed ", here[i].seed, " (--seed)"));
+                       there[i].seed, ", and this job has seed ", here[i].seed));
     }
     return absl::FailedPreconditionError(absl::StrCat("table '", here[i].name, "': it has ",
                                                       RowFormOf(there[i]), ", and this job has ",

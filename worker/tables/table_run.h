@@ -19,7 +19,8 @@
 
 namespace cairn::worker {
 
-// The tables of `job`, in their order; nullopt if it has none. INVALID_ARGUMENT if an optimizer has no form for rows.
+// The tables of `job`, in their order; nullopt if it has none. INVALID_ARGUMENT, naming the table, if its
+// optimizer has no form for rows.
 absl::StatusOr<std::optional<std::vector<TableRun>>> TablesOf(const v1::Job& job);
 
 // FAILED_PRECONDITION, naming the table, if a job with the tables `ours` cannot continue with those of a checkpoint.
