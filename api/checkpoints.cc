@@ -10,6 +10,8 @@
 #include "common/core/status.h"
 #include "worker/checkpoint/run_proto.h"
 #include "worker/checkpoint/writer.h"
+#include "worker/tables/checkpointed_tables.h"
+#include "worker/tables/table_run.h"
 
 namespace cairn::api {
 namespace {
@@ -68,6 +70,8 @@ absl::Status Checkpoints::CheckSame(const worker::Checkpoint& checkpoint) const 
                                                       run.optimizer, ", but this job has ",
                                                       declared_.optimizer().name()));
   }
+  CAIRN_ASSIGN_OR_RETURN(const auto tables, worker::TablesOf(declared_));
+  CAIRN_RETURN_IF_ERROR(Annotate(worker::CheckSameTables(tables, run), checkpoint.directory()));
   const int64_t examples = run.data.has_value() ? run.data->num_examples : 0;
   if (examples != declared_.num_examples()) {
     return absl::FailedPreconditionError(
@@ -115,18 +119,30 @@ absl::Status Checkpoints::Load(absl::Span<const std::string> slots,
   return Annotate(ToAbsl(options_.first_values({into[0].data(), into[0].size()})), "first_values");
 }
 
+absl::StatusOr<std::unique_ptr<client::TableSource>> Checkpoints::OpenTables(const v1::Job& job) {
+  if (!found_.has_value()) return nullptr;
+  return worker::StoredTables::Open(*found_, std::max(1, job.servers_size()));
+}
+
 absl::Status Checkpoints::Write(const client::TakenSnapshot& taken) const {
   const auto write = [&]() -> absl::Status {
-    CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read(kReadLimit, nullptr));
+    CAIRN_ASSIGN_OR_RETURN(const auto writer,
+                           worker::CheckpointWriter::Begin(options_.checkpoint_directory, taken.version));
+    worker::TablesToCheckpoint tables(*writer);
+    CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read(kReadLimit, &tables));
     std::vector<worker::ServerState> servers;
     for (const client::Snapshot::Server& server : snapshot.servers) {
       servers.push_back({.slices = server.slices, .state = server.state.span()});
     }
-    const worker::RunState run = worker::RunStateOf(
-        {.job = snapshot.job, .progress = snapshot.progress, .slots = snapshot.slots, .mode = mode_});
-    CAIRN_ASSIGN_OR_RETURN(const std::string directory,
-                           worker::WriteCheckpoint(options_.checkpoint_directory, run, DescribeModel(job_),
-                                                   servers, {.max_to_keep = options_.checkpoints_to_keep}));
+    CAIRN_ASSIGN_OR_RETURN(auto runs, worker::TablesOf(snapshot.job));
+    CAIRN_ASSIGN_OR_RETURN(
+        const std::string directory,
+        writer->Finish(worker::RunStateOf({.job = snapshot.job,
+                                           .progress = snapshot.progress,
+                                           .slots = snapshot.slots,
+                                           .mode = mode_,
+                                           .tables = std::move(runs)}),
+                       DescribeModel(job_), servers, {.max_to_keep = options_.checkpoints_to_keep}));
     Report(absl::StrCat("saved ", directory));
     return absl::OkStatus();
   };

@@ -18,6 +18,7 @@
 #include "cairn/session.h"
 #include "cairn/v1/job.pb.h"
 #include "client/job_setup.h"
+#include "client/table_states.h"
 #include "client/training/job_control.h"
 #include "client/training/snapshot_saver.h"
 #include "common/core/clock.h"
@@ -38,7 +39,7 @@ class Checkpoints final : public client::StateSource {
   };
   // Looks for a checkpoint in the directory, if one is given. INVALID_ARGUMENT if the directory cannot be
   // used; UNAVAILABLE if another chief uses it and does not end within 10 s; FAILED_PRECONDITION if the
-  // newest checkpoint has other variables, another optimizer or another work queue; DATA_LOSS if all
+  // newest checkpoint has other variables, other tables, another optimizer or another work queue; DATA_LOSS if all
   // checkpoints are damaged.
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Create(const Args& args);
 
@@ -46,6 +47,7 @@ class Checkpoints final : public client::StateSource {
   // is set and there is no directory.
   absl::StatusOr<std::optional<v1::Progress>> Find(bool lost) override;
   absl::Status Load(absl::Span<const std::string> slots, absl::Span<const absl::Span<float>> into) override;
+  absl::StatusOr<std::unique_ptr<client::TableSource>> OpenTables(const v1::Job& job) override;
 
   // Takes checkpoints as SessionOptions say, and reports what was saved and what was not. Null without a
   // directory.

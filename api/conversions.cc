@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "api/tables.h"
 #include "common/core/clock.h"
 #include "common/core/status.h"
 #include "common/net/wire/wire_choice.h"
@@ -47,20 +48,6 @@ v1::Encoding ToProto(Encoding encoding) {
       return v1::ENCODING_FLOAT16;
   }
   return v1::ENCODING_FLOAT32;
-}
-
-v1::OptimizerConfig ToProto(const Optimizer& optimizer) {
-  v1::OptimizerConfig proto;
-  proto.set_name(optimizer.name);
-  proto.mutable_hyperparameters()->insert(optimizer.hyperparameters.begin(), optimizer.hyperparameters.end());
-  if (!optimizer.schedule.has_value()) return proto;
-  v1::LearningRateSchedule& schedule = *proto.mutable_learning_rate_schedule();
-  schedule.set_name(optimizer.schedule->name);
-  schedule.mutable_numbers()->insert(optimizer.schedule->numbers.begin(), optimizer.schedule->numbers.end());
-  schedule.mutable_boundaries()->Add(optimizer.schedule->boundaries.begin(),
-                                     optimizer.schedule->boundaries.end());
-  schedule.mutable_values()->Add(optimizer.schedule->values.begin(), optimizer.schedule->values.end());
-  return proto;
 }
 
 absl::Status SetWorkQueue(const Job& job, v1::Job& proto) {
@@ -162,6 +149,20 @@ absl::StatusOr<std::vector<net::VariableInfo>> VariablesOf(const Job& job) {
   return variables;
 }
 
+v1::OptimizerConfig ToProto(const Optimizer& optimizer) {
+  v1::OptimizerConfig proto;
+  proto.set_name(optimizer.name);
+  proto.mutable_hyperparameters()->insert(optimizer.hyperparameters.begin(), optimizer.hyperparameters.end());
+  if (!optimizer.schedule.has_value()) return proto;
+  v1::LearningRateSchedule& schedule = *proto.mutable_learning_rate_schedule();
+  schedule.set_name(optimizer.schedule->name);
+  schedule.mutable_numbers()->insert(optimizer.schedule->numbers.begin(), optimizer.schedule->numbers.end());
+  schedule.mutable_boundaries()->Add(optimizer.schedule->boundaries.begin(),
+                                     optimizer.schedule->boundaries.end());
+  schedule.mutable_values()->Add(optimizer.schedule->values.begin(), optimizer.schedule->values.end());
+  return proto;
+}
+
 std::string DescribeModel(const Job& job) {
   auto variables = nlohmann::json::array();
   for (const Variable& variable : job.variables) {
@@ -196,6 +197,7 @@ absl::StatusOr<v1::Job> ToProto(const Job& job, const SessionOptions& options) {
   proto.set_wire(ToProto(job.encoding));
   proto.set_skip_empty_updates(job.skip_empty_updates);
   CAIRN_RETURN_IF_ERROR(SetGroups(job, proto));
+  CAIRN_RETURN_IF_ERROR(AddTables(job, proto));
   CAIRN_RETURN_IF_ERROR(SetWorkQueue(job, proto));
   return proto;
 }

@@ -25,6 +25,8 @@ absl::StatusOr<std::vector<net::VariableInfo>> VariablesOf(const Job& job);
 // The names and shapes of the variables as JSON: what a job's programs and its checkpoints must agree on.
 std::string DescribeModel(const Job& job);
 
+v1::OptimizerConfig ToProto(const Optimizer& optimizer);
+
 // The job as worker `options.worker` expects it on the servers, without its run_id. INVALID_ARGUMENT naming
 // the field.
 absl::StatusOr<v1::Job> ToProto(const Job& job, const SessionOptions& options);

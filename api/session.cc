@@ -104,6 +104,22 @@ Status Session::CancelStep() {
   return FromAbsl(impl_->session->CancelStep());
 }
 
+Status Session::ReadRows(const std::vector<RowsToRead>& rows) {
+  return FromAbsl(impl_->session->ReadRows(rows));
+}
+
+Status Session::PushRows(const std::vector<RowGradients>& gradients) {
+  return FromAbsl(impl_->session->PushRows(gradients));
+}
+
+Status Session::WantRows(const std::vector<RowsToRead>& rows) {
+  return FromAbsl(impl_->session->WantRows(rows));
+}
+
+bool Session::has_wanted_rows() const {
+  return impl_->session->has_wanted_rows();
+}
+
 bool Session::finished() const {
   return impl_->session->finished();
 }
@@ -203,6 +219,14 @@ Status Session::GetCounters(Counters* counters) {
                .rejected = current->rejected(),
                .examples = current->examples(),
                .staleness_max = current->staleness_max()};
+  return Status();
+}
+
+Status Session::ReadTable(int table, std::vector<int64_t>* ids, std::vector<float>* rows) {
+  auto contents = impl_->session->ReadTable(table);
+  if (!contents.ok()) return FromAbsl(contents.status());
+  *ids = std::move(contents->ids);
+  *rows = std::move(contents->rows);
   return Status();
 }
 

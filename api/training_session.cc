@@ -12,6 +12,7 @@
 #include "client/job_end.h"
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
+#include "worker/tables/table_partitioner.h"
 
 namespace cairn::api {
 namespace {
@@ -71,8 +72,10 @@ absl::Status TrainingSession::Start(const Reach& reach) {
       reach({.options = options_.connect, .task = task_, .backups = job_.backups > 0, .stop = stop}));
   client_ = std::make_unique<client::TrainingClient>(
       std::move(connection), variables_,
-      client::TrainingOptions{
-          .worker = options_.worker, .task = task_, .step_timeout = options_.step_timeout});
+      client::TrainingOptions{.worker = options_.worker,
+                              .task = task_,
+                              .step_timeout = options_.step_timeout,
+                              .make_partitioner = &worker::TablePartitioner::Create});
   std::optional<client::TrainingLoop::Chief> chief_parts;
   if (chief()) {
     chief_parts.emplace(client::TrainingLoop::Chief{
@@ -154,6 +157,8 @@ absl::Status TrainingSession::BeginStep(int64_t examples, absl::Span<const float
     }
   }
   for (std::atomic<bool>& announced : announced_) announced = false;
+  rows_ = RowsState::kNone;
+  rows_pushed_ = false;
   step_ = &steps().BeginStep(gradients, examples, loop_->PositionAfterStep());
   state_ = StepState::kBegun;
   return absl::OkStatus();
@@ -200,12 +205,65 @@ absl::StatusOr<std::optional<client::StepResult>> TrainingSession::FinishStepUnt
     return client::StepResult{.outcome = v1::OUTCOME_FINISHED};
   }
   if ((*result)->outcome == v1::OUTCOME_ACCEPTED) loop_->Advance();
+  if (rows_ == RowsState::kWanted) rows_ = RowsState::kArrived;
   loop_->AfterStep();
   return result;
 }
 
+absl::Status TrainingSession::CheckRowsOfStep(const char* call, bool made) const {
+  if (state_ != StepState::kBegun) {
+    return absl::FailedPreconditionError(absl::StrCat(call, ": no step has begun"));
+  }
+  return made ? absl::FailedPreconditionError(absl::StrCat(call, ": called twice in a step"))
+              : absl::OkStatus();
+}
+
+absl::Status TrainingSession::ReadRows(absl::Span<const RowsToRead> rows) {
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<client::RowValues> values, ToClient(job_, rows));
+  return client_->rows()->ReadRows(values);
+}
+
+absl::Status TrainingSession::PushRows(absl::Span<const RowGradients> gradients) {
+  CAIRN_RETURN_IF_ERROR(CheckRowsOfStep("PushRows", rows_pushed_));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<client::RowGradients> pushed, ToClient(job_, gradients));
+  CAIRN_RETURN_IF_ERROR(client_->rows()->PushRows(pushed));
+  rows_pushed_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status TrainingSession::WantRows(absl::Span<const RowsToRead> rows) {
+  CAIRN_RETURN_IF_ERROR(CheckRowsOfStep("WantRows", rows_ != RowsState::kNone));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<client::RowValues> wanted, ToClient(job_, rows));
+  CAIRN_RETURN_IF_ERROR(client_->rows()->WantRows(wanted));
+  rows_ = RowsState::kWanted;
+  return absl::OkStatus();
+}
+
 void TrainingSession::DropStep() {
+  rows_ = RowsState::kNone;
   if (state_.exchange(StepState::kNone) != StepState::kNone) steps().Drop();
+}
+
+absl::StatusOr<TableContents> TrainingSession::ReadTable(int table) {
+  CAIRN_ASSIGN_OR_RETURN(client::JobControl* const control, Control());
+  if (table < 0 || table >= declared_.tables_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ReadTable: no table ", table, ", the job has ", declared_.tables_size()));
+  }
+  const TimePoint deadline = std::chrono::steady_clock::now() + options_.step_timeout;
+  // Servers keep one snapshot at a time.
+  if (client::SnapshotSaver* const saver = checkpoints_->saver(); saver != nullptr) {
+    CAIRN_RETURN_IF_ERROR(saver->AwaitIdle(deadline));
+  }
+  return CatchOutOfMemory("the rows of a table", [&]() -> absl::StatusOr<TableContents> {
+    TableContents contents;
+    CAIRN_RETURN_IF_ERROR(client::RetrySnapshot(*control, deadline, [&]() -> absl::Status {
+      CAIRN_ASSIGN_OR_RETURN(const client::TakenSnapshot taken, control->TakeSnapshot());
+      CAIRN_ASSIGN_OR_RETURN(contents, ReadContents(taken, table, options_.step_timeout));
+      return absl::OkStatus();
+    }));
+    return contents;
+  });
 }
 
 absl::Status TrainingSession::CancelStep() {
@@ -220,16 +278,19 @@ absl::Status TrainingSession::CancelStep() {
 absl::Status TrainingSession::AwaitWork() {
   if (!job_.work_queue.has_value())
     return absl::FailedPreconditionError("AwaitWork: the job has no work queue");
+  rows_ = RowsState::kNone;
   return loop_->AwaitWork();
 }
 
 absl::Status TrainingSession::Pull() {
   CAIRN_RETURN_IF_ERROR(CheckNoStep("Pull"));
+  rows_ = RowsState::kNone;
   return loop_->UnlessOver(steps().Pull());
 }
 
 absl::Status TrainingSession::Recover(const absl::Status& failure) {
   if (!failure.ok()) DropStep();
+  rows_ = RowsState::kNone;
   return loop_->Recover(failure);
 }
 

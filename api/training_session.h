@@ -18,7 +18,9 @@
 #include "absl/types/span.h"
 #include "api/checkpoints.h"
 #include "api/servers.h"
+#include "api/tables.h"
 #include "cairn/job.h"
+#include "cairn/rows.h"
 #include "cairn/session.h"
 #include "cairn/v1/job.pb.h"
 #include "cairn/v1/session.pb.h"
@@ -64,6 +66,11 @@ class TrainingSession {
   absl::Status AwaitWork();
   absl::Status Pull();
 
+  absl::Status ReadRows(absl::Span<const RowsToRead> rows);
+  absl::Status PushRows(absl::Span<const RowGradients> gradients);
+  absl::Status WantRows(absl::Span<const RowsToRead> rows);
+  bool has_wanted_rows() const { return rows_ == RowsState::kArrived; }
+
   absl::Status Recover(const absl::Status& failure);
   absl::Status End();
   void Leave(v1::LeaveReason reason, const std::string& message);
@@ -73,9 +80,11 @@ class TrainingSession {
   absl::StatusOr<client::JobControl*> Control();
   absl::Status SaveCheckpoint();
   absl::Status SetGroups(std::vector<v1::GroupSettings> groups);
+  absl::StatusOr<TableContents> ReadTable(int table);
 
  private:
   enum class StepState { kNone, kBegun, kFinishing };
+  enum class RowsState { kNone, kWanted, kArrived };  // of those that the answer to a step brings
 
   TrainingSession(const Job& job, const SessionOptions& options);
   absl::Status Start(const Reach& reach);
@@ -84,6 +93,8 @@ class TrainingSession {
   absl::Status OnJoined();
   // FAILED_PRECONDITION if a step is in progress.
   absl::Status CheckNoStep(const char* call) const;
+  // FAILED_PRECONDITION unless a step has begun, and `call` has not been made in it.
+  absl::Status CheckRowsOfStep(const char* call, bool made) const;
   void DropStep();
 
   const Job job_;
@@ -102,6 +113,8 @@ class TrainingSession {
   // The current step.
   std::atomic<StepState> state_{StepState::kNone};
   client::StepPushes* step_ = nullptr;
+  RowsState rows_ = RowsState::kNone;
+  bool rows_pushed_ = false;
   std::vector<std::atomic<bool>> announced_;  // [variable]
 };
 

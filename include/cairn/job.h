@@ -61,6 +61,31 @@ struct Optimizer {
   std::optional<LearningRateSchedule> schedule{};   // in place of the hyperparameter "learning_rate" or "lr"
 };
 
+// An embedding table: rows of float32 by id, which the servers store beside the variables, update by rows and do not
+// split. A row begins to exist with the first update that has a gradient for it. Until then it has its first values,
+// which depend on `seed`, the table's name, the id and the column alone, and takes no memory.
+struct Table {
+  // The distribution of a row's first values.
+  enum class FirstValues {
+    kConstant,         // `center`
+    kUniform,          // [center - spread, center + spread)
+    kNormal,           // mean `center`, standard deviation `spread`
+    kTruncatedNormal,  // the same, restricted to two standard deviations
+  };
+
+  std::string name{};  // unique among the tables of the job, not empty
+  int64_t width = 1;   // elements of a row, above 0
+  int64_t rows = 0;    // ids are in [0, rows); 0: any int64 is an id
+  FirstValues first_values = FirstValues::kConstant;
+  double center = 0;
+  double spread = 0;
+  uint64_t seed = 0;
+  // The optimizer of the rows: SGD, Adam, Adagrad, RowWiseAdagrad, RMSprop or Ftrl, with Keras' hyperparameters. It
+  // updates a row only when the row has a gradient. SetLearningRate() multiplies its rate by the factor by which the
+  // job's rate changes. None: the job's optimizer, which must be one of these.
+  std::optional<Optimizer> optimizer{};
+};
+
 // The examples that the servers divide among the workers as they go: each example of an epoch is in exactly
 // one update, even if workers join, leave or die. See Session::work_items(). In synchronous training no round has
 // examples of two epochs.
@@ -78,6 +103,7 @@ struct Job {
   // The values of all variables together are one array of floats: the variables one after another, in this
   // order.
   std::vector<Variable> variables{};
+  std::vector<Table> tables{};
   Optimizer optimizer{};
   Mode mode = Mode::kSync;
   int workers = 1;  // worker 0 is the chief

@@ -34,6 +34,7 @@
 #include "cairn/connect.h"
 #include "cairn/export.h"
 #include "cairn/job.h"
+#include "cairn/rows.h"
 #include "cairn/status.h"
 
 namespace cairn {
@@ -184,6 +185,29 @@ class CAIRN_EXPORT Session {
   // in an update already.
   Status CancelStep();
 
+  // --- Rows: with Job::tables ---
+  //
+  // A step pushes gradients of the rows that its examples use, as a part of the step: they count once, in the same
+  // update as the gradients of the variables. Its answer brings the rows that the next step needs.
+  //   ReadRows ─► { BeginStep ─► PushRows, WantRows ─► FinishStep }...
+  //
+  // The following three calls name each table at most once. kInvalidArgument, without effect, names the table for an
+  // unknown table, a wrong number of elements, and an id that the table cannot have.
+
+  // Reads rows as they are now. Blocks. Creates none: a row that does not exist has its first values. Rows on two
+  // servers may be of different versions if an update is made meanwhile.
+  Status ReadRows(const std::vector<RowsToRead>& rows);
+  // The step in progress pushes these gradients, which are means over its examples as those of variables are; with 0
+  // examples they are not sent. Gradients of an id that occurs twice are added. At most once in a step. Ids and
+  // gradients must stay valid and unchanged as those of BeginStep(). A step that begins again after Recover() must push
+  // them again.
+  Status PushRows(const std::vector<RowGradients>& gradients);
+  // The answer to the step in progress fills in these rows, as they are after the update: see has_wanted_rows(). At
+  // most once in a step. Memory as for PushRows().
+  Status WantRows(const std::vector<RowsToRead>& rows);
+  // Whether the last step has ended and has filled in the rows that it wanted, and they are as new as values().
+  bool has_wanted_rows() const;
+
   // Whether the job has made its last update: steps have no effect any more.
   bool finished() const;
   // The number of this worker's next step, from 0: the number of its steps that are in updates, including
@@ -244,6 +268,9 @@ class CAIRN_EXPORT Session {
   // number of values is wrong.
   Status WriteValues(std::span<const float> values);
   Status GetCounters(Counters* counters);
+  // Reads all rows that training has made of a table of Job::tables, of one version, with their ids: `rows`
+  // [id][width]. Takes the time of a checkpoint. kInvalidArgument for an unknown table.
+  Status ReadTable(int table, std::vector<int64_t>* ids, std::vector<float>* rows);
 
   // This worker's number.
   int worker() const;
