@@ -2,12 +2,13 @@
 """Training runs of Cairn and of its alternatives on one machine: examples/s as a ratio, ours / the peer's.
 
     tests/bench/peer_clusters.py --data_dir MNIST [--tensorflow_python PATH] [--torch_python PATH]
-                                 [--bin build/release/bin] [--networks cnn,wide] [--modes async,sync,allreduce]
-                                 [--rounds 3] [--batch_size 64] [--ps 1]
+                                 [--bin build/release/bin] [--networks cnn,wide]
+                                 [--modes async,async_torch,sync,allreduce] [--rounds 3] [--batch_size 64] [--ps 1]
 
 Compares `--mode async` with 2 workers to TensorFlow's ParameterServerStrategy (peer_tensorflow.py: a coordinator, as
 many servers and workers, gRPC), and `--mode sync` and `--mode allreduce` to PyTorch's DistributedDataParallel over gloo
-(peer_torch.py). The paths are those of Pythons with tensorflow-cpu and tf_keras, or torch. A peer whose Python is not
+(peer_torch.py). async_torch is a program of PyTorch on Cairn's servers (peer_torch.py --cairn), asynchronous too, and is
+compared to TensorFlow; it needs cairn's package for --torch_python, for example by PYTHONPATH. The paths are those of Pythons with tensorflow-cpu and tf_keras, or torch. A peer whose Python is not
 given is left out, with a message. All train the same network on the same images with the same batch size for each of 2
 workers, the same Adam and number of updates, and one compute thread for each worker. The peers' files and NETWORKS
 describe how the peers were tuned. All runs of a round follow each other, and each ratio is of one round.
@@ -202,6 +203,20 @@ def cairn(options, network, mode):
         return run.outcome(options.batch_size * WORKERS // updates_of_worker, fields["val_accuracy"], fields["val_loss"])
 
 
+def async_torch(options, network):
+    """A program of PyTorch, with the package cairn, on Cairn's servers."""
+    ports = free_ports(options.ps)
+    servers = ",".join(f"127.0.0.1:{port}" for port in ports)
+    command = peer_command(options, options.torch_python, "peer_torch.py", network, WORKERS)
+    command += ["--cairn"] + (["--channels_last"] if network.channels_last else [])
+    with Run() as run:
+        for rank in range(WORKERS):
+            run.start(command, RANK=str(rank), WORLD_SIZE=str(WORKERS), CAIRN_SERVERS=servers, **KEPT_MEMORY)
+        for index in range(options.ps):
+            run.start([os.path.join(options.bin, "cairn-ps"), "--ps_hosts", servers, "--job_name", "ps", f"--task_index={index}"])
+        return told_by_peer(run, options.batch_size)
+
+
 def peer_command(options, python, script, network, updates_of_worker):
     return [python, os.path.join(HERE, script), "--model", os.path.join(ROOT, network.model), "--data_dir", options.data_dir,
             f"--batch_size={options.batch_size}", f"--first={network.first * updates_of_worker}",
@@ -250,7 +265,7 @@ def contenders(options, modes):
     """{name: (run, the name of its peer or None)}, in the order in which they run."""
     made = {}
     for name, python, its_modes, run, packages in (
-            ("tensorflow", options.tensorflow_python, ["async"], tensorflow, ["tensorflow-cpu", "tf_keras"]),
+            ("tensorflow", options.tensorflow_python, ["async", "async_torch"], tensorflow, ["tensorflow-cpu", "tf_keras"]),
             ("torch", options.torch_python, ["sync", "allreduce"], torch, ["torch"])):
         its_modes = [mode for mode in its_modes if mode in modes]
         if its_modes and python is None:
@@ -259,7 +274,12 @@ def contenders(options, modes):
             print(f"peer of {', '.join(its_modes)}: {version(python, packages)}")
             made[name] = (run, None)
             for mode in its_modes:
-                made[mode] = (lambda options, network, mode=mode: cairn(options, network, mode), name)
+                if mode != "async_torch":
+                    made[mode] = (lambda options, network, mode=mode: cairn(options, network, mode), name)
+                elif options.torch_python is None:
+                    print("async_torch is left out: --torch_python is not given")
+                else:
+                    made[mode] = (async_torch, name)
     return made
 
 
@@ -298,13 +318,13 @@ def main():
     parser.add_argument("--tensorflow_python", metavar="PATH", help="a Python that has tensorflow-cpu and tf_keras")
     parser.add_argument("--torch_python", metavar="PATH", help="a Python that has torch and numpy")
     parser.add_argument("--networks", default="cnn,wide")
-    parser.add_argument("--modes", default="async,sync,allreduce")
+    parser.add_argument("--modes", default="async,async_torch,sync,allreduce")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch_size", type=int, default=64, help="of each of the 2 workers")
     parser.add_argument("--ps", type=int, default=1, help="servers, of TensorFlow too")
     options = parser.parse_args()
     names, modes = options.networks.split(","), options.modes.split(",")
-    if unknown := set(names) - set(NETWORKS) | set(modes) - {"async", "sync", "allreduce"}:
+    if unknown := set(names) - set(NETWORKS) | set(modes) - {"async", "async_torch", "sync", "allreduce"}:
         parser.error(f"no such network or mode: {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and the processes go
     runs = contenders(options, modes)

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""One process of PyTorch's DistributedDataParallel over gloo, started by peer_clusters.py.
+"""One process of PyTorch's DistributedDataParallel over gloo, started by peer_clusters.py. With --cairn, a worker of an
+asynchronous job on Cairn's servers instead, with the same model and loop.
 
 RANK and similar variables are in the environment.
 
 Rank 0 prints {"step": N} after --first and after --steps steps, and {"accuracy": A, "loss": L} of the test set at the
-end. One compute thread; all images are in memory as float32, and a batch is one index_select. Gradients are views of
-DDP's buckets, the graph is declared static, and Adam is fused if PyTorch supports that on CPUs.
+end. With --cairn, the updates of all workers are counted. One compute thread; all images are in memory as float32, and
+a batch is one index_select. Gradients are views of DDP's buckets, the graph is declared static, and Adam is fused if
+PyTorch supports that on CPUs.
 """
 
 import argparse
+import os
 
 import torch
 import torch.distributed
@@ -59,21 +62,29 @@ def make_optimizer(parameters, rate):
         return torch.optim.Adam(parameters, lr=rate, eps=1e-7)
 
 
-def train(options, network, images, labels):
-    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    model = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=True, static_graph=True)
-    optimizer = make_optimizer(list(model.parameters()), peer_data.learning_rate(options.model))
+def batches(options, rank, ranks, images, labels):
     order = torch.Generator().manual_seed(options.seed + 1)  # the same for all, who take every `ranks`th
     mine = torch.empty(0, dtype=torch.long)
-    for step in range(1, options.steps + 1):
+    while True:
         if len(mine) < options.batch_size:
             mine = torch.randperm(len(labels), generator=order)[rank::ranks]
         batch, mine = mine[:options.batch_size], mine[options.batch_size:]
+        yield images.index_select(0, batch), labels.index_select(0, batch)
+
+
+def train(options, model, optimizer, batches_of_rank, job):
+    """Trains to the last step and tells of two of them. `job`: None with DDP, where each step is an update."""
+    telling = [options.first, options.steps] if int(os.environ["RANK"]) == 0 else []
+    step = 0
+    while step < options.steps:
+        inputs, targets = next(batches_of_rank)
         optimizer.zero_grad(set_to_none=True)
-        nn.functional.cross_entropy(model(images.index_select(0, batch)), labels.index_select(0, batch)).backward()
+        nn.functional.cross_entropy(model(inputs), targets).backward()
         optimizer.step()
-        if rank == 0 and step in (options.first, options.steps):
+        step = job.version if job else step + 1
+        if telling and step >= telling[0]:
             peer_data.tell(step=step)
+            telling.pop(0)
 
 
 @torch.no_grad()
@@ -87,18 +98,30 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     peer_data.add_arguments(parser)
     parser.add_argument("--channels_last", action="store_true")
+    parser.add_argument("--cairn", action="store_true")
     options = parser.parse_args()
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo")
     torch.manual_seed(options.seed)
     network = make_network(options.model)
     images, labels = tensors(options.data_dir, "train")
     if options.channels_last:
         network, images = (x.to(memory_format=torch.channels_last) for x in (network, images))
-    train(options, network, images, labels)
-    if torch.distributed.get_rank() == 0:
+    optimizer = make_optimizer(list(network.parameters()), peer_data.learning_rate(options.model))
+    of_rank = batches(options, rank, ranks, images, labels)
+    if options.cairn:
+        import cairn
+        import cairn.torch
+        with cairn.init() as job:
+            optimizer = cairn.torch.distribute(optimizer, network, job, mode="async", updates=options.steps)
+            train(options, network, optimizer, of_rank, job)
+    else:
+        torch.distributed.init_process_group("gloo")
+        model = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=True, static_graph=True)
+        train(options, model, optimizer, of_rank, None)
+        torch.distributed.destroy_process_group()
+    if rank == 0:
         evaluate(network, *tensors(options.data_dir, "t10k"))
-    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
