@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints the path of a Python interpreter that has what building and testing the Python package needs: the packages of
-# requirements.txt. The first call installs them: a download of 0.7 GB. The folder, of 1.5 GB, is in the user's cache,
+# requirements.txt. The first call installs them: a download of 0.7 GB. The folder, of 2.1 GB, is in the user's cache,
 # with a name that depends on what is installed, so all clones of a user share it.
 #   tests/python/environment.sh
 set -euo pipefail

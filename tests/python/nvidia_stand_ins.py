@@ -3,7 +3,8 @@
     nvidia_stand_ins.py SITE_PACKAGES/torch/lib
 
 The tests use PyTorch on CPUs. The real libraries have 2.4 GB; a stand-in has the symbols that PyTorch's own libraries
-refer to, and each of its functions returns 100, which is cudaErrorNoDevice: torch.cuda.is_available() is false.
+refer to, and each of its functions returns 100, which is cudaErrorNoDevice: torch.cuda.is_available() is false. Those
+that describe an error return a text.
 """
 
 import collections
@@ -16,6 +17,7 @@ import tempfile
 SECONDS = 60
 LIBRARY = re.compile(r"lib(cu|nv|nccl)")
 FUNCTION = re.compile(r"(__)?(cu[a-zA-Z]|nccl|nvrtc|nvshmem)")
+DESCRIPTION = re.compile(r"(?!cu[A-Z])\w+Get(Error|Status)(String|Name)$|ncclGetLastError$")
 UNVERSIONED = "libnccl.so.2"  # a loader finds a symbol without version in any library
 
 
@@ -49,6 +51,10 @@ def missing(folder):
     return sorted(name for name in libraries - {path.name for path in own} if LIBRARY.match(name)), functions
 
 
+def labels(names):
+    return "".join(f".globl {name}\n.type {name},@function\n{name}:\n" for name in names)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     libraries, functions = missing(folder)
@@ -56,9 +62,15 @@ def main():
         versions = {version: names for (owner, version), names in functions.items() if owner == library}
         with tempfile.TemporaryDirectory() as temporary:
             source, exports = pathlib.Path(temporary, "functions.s"), pathlib.Path(temporary, "exports.map")
-            labels = [f".globl {name}\n.type {name},@function\n{name}:\n"
-                      for names in versions.values() for name in names]
-            source.write_text(f'.text\n{"".join(labels)}mov $100,%eax\nret\n.section .note.GNU-stack,"",@progbits\n')
+            names = [name for of_version in versions.values() for name in of_version]
+            source.write_text(f'''.text
+{labels(name for name in names if not DESCRIPTION.match(name))}mov $100,%eax
+ret
+{labels(filter(DESCRIPTION.match, names))}lea text(%rip),%rax
+ret
+text: .asciz "NVIDIA's libraries are not installed"
+.section .note.GNU-stack,"",@progbits
+''')
             exports.write_text("".join(f"{version} {{ {'; '.join(names)}; }};\n"
                                        for version, names in versions.items() if version) or "{ global: *; };\n")
             call("gcc", "-shared", "-nostdlib", f"-Wl,-soname,{library}", f"-Wl,--version-script={exports}", "-o",
