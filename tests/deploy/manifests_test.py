@@ -23,8 +23,8 @@ SKIPPED = 77
 VERSIONS = ["1.29", "1.36"]
 PERMANENT = [1, 2, 3]  # exit codes of failures that a restart cannot repair
 
-# Fields of custom resources, as their definitions (JobSet v0.6, TFJob v1) name them. Their pod templates are checked
-# with Kubernetes' own schemas.
+# Fields of custom resources, as their definitions (JobSet v0.6, TFJob v1, Katib v1beta1) name them. Their pod templates
+# are checked with Kubernetes' own schemas.
 CUSTOM = {
     "JobSet": {"spec": {"network", "successPolicy", "failurePolicy", "replicatedJobs"},
                "spec.network": {"enableDNSHostnames", "subdomain", "publishNotReadyAddresses"},
@@ -32,6 +32,20 @@ CUSTOM = {
                "spec.failurePolicy": {"maxRestarts", "rules"}},
     "TFJob": {"spec": {"runPolicy", "tfReplicaSpecs"}, "spec.runPolicy": {"cleanPodPolicy", "backoffLimit"},
               "spec.tfReplicaSpecs": {"PS", "Chief", "Worker"}},
+    "Experiment": {"spec": {"objective", "algorithm", "earlyStopping", "metricsCollectorSpec", "parallelTrialCount",
+                            "maxTrialCount", "maxFailedTrialCount", "parameters", "trialTemplate"},
+                   "spec.objective": {"type", "goal", "objectiveMetricName"},
+                   "spec.algorithm": {"algorithmName"},
+                   "spec.earlyStopping": {"algorithmName", "algorithmSettings"},
+                   "spec.metricsCollectorSpec": {"collector"},
+                   "spec.trialTemplate": {"primaryContainerName", "trialParameters", "trialSpec"}},
+    "Experiment": {"spec": {"objective", "algorithm", "earlyStopping", "metricsCollectorSpec", "parallelTrialCount",
+                            "maxTrialCount", "maxFailedTrialCount", "parameters", "trialTemplate"},
+                   "spec.objective": {"type", "goal", "objectiveMetricName"},
+                   "spec.algorithm": {"algorithmName"},
+                   "spec.earlyStopping": {"algorithmName", "algorithmSettings"},
+                   "spec.metricsCollectorSpec": {"collector"},
+                   "spec.trialTemplate": {"primaryContainerName", "trialParameters", "trialSpec"}},
 }
 
 
@@ -89,6 +103,8 @@ def templates(path):
 
 FILES = [KUBERNETES / folder / "cairn.yaml" for folder in ("base", "jobset", "tfjob")]
 BASE, JOBSET, TFJOB = FILES
+KATIB = KUBERNETES / "katib.yaml"
+EXAMPLE = SOURCE / "deploy/examples/python/tune_optuna.py"
 
 
 class ManifestsTest(unittest.TestCase):
@@ -108,7 +124,7 @@ class ManifestsTest(unittest.TestCase):
             kubernetes_validate.validate(job, VERSIONS[0], strict=True)
 
     def test_custom_resources_have_only_known_fields(self):
-        for path, kind in ((JOBSET, "JobSet"), (TFJOB, "TFJob")):
+        for path, kind in ((JOBSET, "JobSet"), (TFJOB, "TFJob"), (KATIB, "Experiment")):
             for place, known in CUSTOM[kind].items():
                 value = named(path, kind)
                 for key in place.split("."):
@@ -169,6 +185,33 @@ class ManifestsTest(unittest.TestCase):
             self.assertEqual(container["name"], "tensorflow")  # where the operator puts TF_CONFIG
             self.assertNotRegex(" ".join(container["command"]), "cluster|job_name|task_index|hosts")
             self.assertEqual(container["ports"], [{"name": "tfjob-port", "containerPort": 2222}], role)
+
+    def test_a_trial_of_katib_is_a_valid_job_that_runs_the_example(self):
+        spec = named(KATIB, "Experiment")["spec"]
+        template = spec["trialTemplate"]
+        job = {**template["trialSpec"], "metadata": {"name": "trial"}}
+        for version in VERSIONS:
+            kubernetes_validate.validate(job, version, strict=True)
+        pod = job["spec"]["template"]["spec"]
+        container, = pod["containers"]
+        self.assertEqual((template["primaryContainerName"], pod["restartPolicy"]), (container["name"], "Never"))
+        self.assertTrue(pod["securityContext"]["runAsNonRoot"])
+        for each in pod["initContainers"] + pod["containers"]:
+            self.assertEqual((each["image"], each["securityContext"]["readOnlyRootFilesystem"]), ("cairn-tune:latest", True))
+
+        text = EXAMPLE.read_text(encoding="utf-8")
+        python, program, *flags = container["command"]
+        self.assertEqual((python, pathlib.Path(program).name), ("python3", EXAMPLE.name))
+        for flag in flags:
+            self.assertIn(f'"{flag.partition("=")[0]}"', text)
+        self.assertIn(f'{spec["objective"]["objectiveMetricName"]}=', text)  # the line that the collector reads
+        parameters = {parameter["name"]: parameter["feasibleSpace"] for parameter in spec["parameters"]}
+        self.assertEqual({each["reference"] for each in template["trialParameters"]}, parameters.keys())
+        for each in template["trialParameters"]:
+            self.assertIn(f'--{each["name"]}=${{trialParameters.{each["name"]}}}', flags)
+        for space in parameters.values():  # Katib takes texts
+            self.assertLess(float(space["min"]), float(space["max"]))
+            self.assertTrue(all(isinstance(bound, str) for bound in space.values()))
 
     def test_the_models_equal_the_example(self):
         example = (SOURCE / "deploy/examples/mnist_cnn.json").read_text(encoding="utf-8")
