@@ -3,19 +3,21 @@
     job = cairn.init("ps0:2222,ps1:2222", worker=0, workers=2)
     optimizer = cairn.torch.distribute(torch.optim.AdamW(model.parameters(), lr=1e-3), model, job)
 
-`cairn.torch` is for PyTorch; Job.start() and Job.push() are for NumPy arrays. The package writes nothing to the
+`cairn.torch` is for PyTorch, `cairn.keras`, `cairn.lightning` and `cairn.jax` for the frameworks of these names, and
+Job.start() and Job.push() for NumPy arrays. `import cairn` imports no framework. The package writes nothing to the
 terminal: what it reports goes to the logger "cairn".
 """
 
 import logging as _logging
 
+from cairn.environment import hide_ranks
 from cairn.errors import (ConnectionLost, DataDamaged, Error, InvalidArgument, JobEnded, MembershipLost, NoMemory, Refused,
                           StepTimeout)
 from cairn.job import Job, Result, init
-from cairn.local import local
+from cairn.local import local, servers
 from cairn.variables import Variables, connect
 
 __all__ = ["ConnectionLost", "DataDamaged", "Error", "InvalidArgument", "Job", "JobEnded", "MembershipLost", "NoMemory",
-           "Refused", "Result", "StepTimeout", "Variables", "connect", "init", "local"]
+           "Refused", "Result", "StepTimeout", "Variables", "connect", "hide_ranks", "init", "local", "servers"]
 
 _logging.getLogger("cairn").addHandler(_logging.NullHandler())

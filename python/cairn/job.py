@@ -7,11 +7,11 @@ import contextlib
 import logging
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cairn import _native, cluster
+from cairn import _native, cluster, progress
 from cairn._options import connect_options, seconds
 from cairn.batches import Batches, Dataset, Item
 from cairn.errors import Error, InvalidArgument, MembershipLost, Refused, code_number
@@ -202,9 +202,9 @@ class Job:
         """
         import numpy as np
         arrays = {name: np.array(_real(value, name), np.float32, order="C") for name, value in values.items()}
-        variables = [_variable(name, array.shape) for name, array in arrays.items()]
+        variables = [native_variable(name, array.shape) for name, array in arrays.items()]
         try:
-            rule = _optimizer(optimizer_message(optimizer))
+            rule = native_optimizer(optimizer_message(optimizer))
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
 
@@ -370,6 +370,17 @@ class Job:
         place = session.place
         return {name: session.values(place, index).reshape(self._shapes[index]).copy() for name, index in self._names.items()}
 
+    def progress(self, bar: Callable[..., Any] | None = None, steps: int | None = None, **options: Any) -> Iterator[int]:
+        """The positions of the steps to make, up to `steps` or to the end of the job, for a loop that makes one step
+        each:
+
+            for step in job.progress(tqdm, 1000):
+
+        bar: tqdm, or a class with its interface, such as tqdm.notebook.tqdm; on the chief it shows the position, which
+        is also right after a resume. options: further arguments of the bar.
+        """
+        return progress.positions(self, bar, steps, options)
+
     # --- State ---
 
     @property
@@ -469,14 +480,14 @@ def _real(value: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     return array
 
 
-def _variable(name: str, shape: Sequence[int]) -> _native.Variable:
+def native_variable(name: str, shape: Sequence[int]) -> _native.Variable:
     variable = _native.Variable()
     variable.name = name
     variable.shape = list(shape)
     return variable
 
 
-def _optimizer(message: Mapping[str, Any]) -> _native.Optimizer:
+def native_optimizer(message: Mapping[str, Any]) -> _native.Optimizer:
     optimizer = _native.Optimizer()
     optimizer.name = message["name"]
     optimizer.hyperparameters = message["hyperparameters"]

@@ -1,4 +1,4 @@
-"""Servers on this machine, for notebooks and tests: cairn.local()."""
+"""Servers on this machine, for notebooks and tests: cairn.local(), cairn.servers()."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import socket
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -23,27 +24,38 @@ def local(ps: int = 1, **options: Any) -> Iterator[Job]:
     The servers end with the job, with the block, and with this process. For several workers on a machine use
     `cairn run --ps 1 --workers 2 program.py`.
     """
+    with servers(ps) as addresses, init(addresses, worker=0, workers=1, **options) as job:
+        yield job
+
+
+@contextlib.contextmanager
+def servers(ps: int = 1) -> Iterator[list[str]]:
+    """Starts `ps` servers on this machine and yields their addresses, for workers that something else starts on this
+    machine, with init(addresses, worker=..., workers=...).
+
+    The servers end with the job, with the block, and with this process.
+    """
     if ps < 1:
         raise InvalidArgument(f"ps is {ps}, must be above 0")
     addresses = _free_addresses(ps)
     command = [_programs.path("cairn-ps"), "--ps_hosts", ",".join(addresses), "--job_name", "ps"]
     before_exec = _programs.dying_with_parent()
-    servers: list[subprocess.Popen[bytes]] = []
+    started: list[subprocess.Popen[bytes]] = []
     with contextlib.ExitStack() as stack:
         # A file for each log: an unread pipe fills, and its server then stops at the next line.
         logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(ps)]
         for index, log in enumerate(logs):
-            process = subprocess.Popen([*command, "--task_index", str(index)], stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.DEVNULL, stderr=log, preexec_fn=before_exec)
-            servers.append(process)
+            with warnings.catch_warnings():  # JAX warns of forks, but this one runs nothing else before exec
+                warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+                process = subprocess.Popen([*command, "--task_index", str(index)], stdin=subprocess.DEVNULL,
+                                           stdout=subprocess.DEVNULL, stderr=log, preexec_fn=before_exec)
+            started.append(process)
             stack.callback(_end, process)
-        job = init(addresses, worker=0, workers=1, **options)
         try:
-            with job:
-                yield job
+            yield addresses
         except Error as error:
             dead = [f"ps/{i} ended with code {server.returncode}: {_last_line(log)}"
-                    for i, (server, log) in enumerate(zip(servers, logs)) if server.poll() not in (None, 0)]
+                    for i, (server, log) in enumerate(zip(started, logs)) if server.poll() not in (None, 0)]
             if dead:
                 raise type(error)(f"{error}; {'; '.join(dead)}", error.code) from error
             raise

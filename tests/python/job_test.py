@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Jobs of NumPy arrays: exact values, a worker's place, errors, signals, forks."""
 
+import io
 import json
 import multiprocessing
 import os
@@ -16,6 +17,7 @@ import unittest
 from unittest import mock
 
 import numpy as np
+import tqdm
 from support import SECONDS, local
 
 import cairn
@@ -87,6 +89,43 @@ class ArraysTest(unittest.TestCase):
                 variables.read("v")
 
 
+class ProgressTest(unittest.TestCase):
+
+    def test_a_bar_shows_the_position(self):
+        shown = io.StringIO()
+        with local() as job:
+            job.start({"w": [8.]}, SGD)
+            job.push({"w": [1.]})
+            positions = []
+            for position in job.progress(tqdm.tqdm, 4, file=shown):
+                positions.append(position)
+                job.push({"w": [1.]})
+            self.assertEqual((positions, job.version), ([1, 2, 3], 4))
+        self.assertRegex(shown.getvalue(), r"25%.*1/4.*100%.*4/4")
+
+    def test_without_a_bar_to_the_end_of_the_job(self):
+        with local() as job:
+            job.start({"w": [8.]}, SGD, updates=3)
+            self.assertEqual([job.push({"w": [1.]}).version for _ in job.progress()], [1, 2, 3])
+
+    def test_other_workers_show_no_bar(self):
+        bars = []
+
+        def bar(**options):
+            bars.append(tqdm.tqdm(**options))
+            return bars[-1]
+        with cairn.servers() as addresses:
+            jobs = [cairn.init(addresses, worker=worker, workers=2) for worker in range(2)]
+            chief = threading.Thread(target=jobs[0].start, args=({"w": [8.]}, SGD))
+            chief.start()
+            jobs[1].start({"w": [8.]}, SGD)
+            chief.join(SECONDS)
+            self.assertEqual(next(jobs[1].progress(bar, 4)), 0)
+            self.assertTrue(bars[0].disable)
+            for job in reversed(jobs):
+                job.abandon()
+
+
 class PlaceTest(unittest.TestCase):
     """Where a worker's place comes from."""
 
@@ -102,6 +141,14 @@ class PlaceTest(unittest.TestCase):
         self.assertEqual(self.place({"TF_CONFIG": config}), (["p:1"], 1, 2))
         self.assertEqual(self.place({"CAIRN_SERVERS": "p:1,q:2", "RANK": "2", "WORLD_SIZE": "4"}), (["p:1", "q:2"], 2, 4))
         self.assertEqual(self.place({"TF_CONFIG": config, "RANK": "1", "WORLD_SIZE": "2"}, "q:1"), (["q:1"], 1, 2))
+
+    def test_ranks_can_be_hidden(self):
+        with mock.patch.dict(os.environ, {"CAIRN_SERVERS": "p:1", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2",
+                                          "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "1"}, clear=True):
+            job = cairn.init()
+            cairn.hide_ranks()
+            self.assertEqual(dict(os.environ), {"CAIRN_SERVERS": "p:1"})
+            self.assertEqual((job.worker, job.workers), (1, 2))
 
     def test_faults(self):
         for environment, options, words in (({}, {}, "needs servers, or TF_CONFIG or CAIRN_SERVERS"),

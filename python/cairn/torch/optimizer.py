@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("cairn")
 
 # [parameter group]: the learning rate and the other numbers; [trained parameter]: whether it requires a gradient now.
-_Settings = tuple[list[tuple[float, dict[str, float]]], list[bool]]
+_Settings = tuple[list[tuple[float | None, dict[str, float]]], list[bool]]
 
 _CONVERTED = (torch.bfloat16, torch.float16)
 
@@ -95,14 +95,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
     _step_supports_amp_scaling = True
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Job, *, mode: str,
-                 max_staleness: int | None, max_grad_norm: float | None, buffers: str, updates: int, eager: bool) -> None:
-        self._rule = Rule(optimizer)
+                 max_staleness: int | None, max_grad_norm: float | None, buffers: str, updates: int, eager: bool,
+                 rule: Rule | None = None) -> None:
+        self._rule = Rule(optimizer) if rule is None else rule
         if buffers not in ("mean", "local"):
             raise InvalidArgument(f"buffers is {buffers!r}, must be 'mean' or 'local'")
         _check_no_state(optimizer.state)
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self.job = job
         self.result: Result | None = None  # of the last step
+        self.examples: int | None = None  # of a step() that is called without them, as the loops of other libraries do
         self._eager = eager
         self._parameters = _parameters(model, self.param_groups)
         self._buffers = [] if buffers == "local" else _buffers(model, len(self._parameters))
@@ -137,14 +139,17 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Ends a step: waits for the update and puts the new values in place.
 
         examples: the number of examples of this worker's gradient, which is their mean: its weight in the update. By
-        default the number in the current batch of job.batches(); without it, all workers' gradients have the same
-        weight. With 0 the gradient does not count. Returns what `closure` returns.
+        default it is the attribute `examples`, if the program has set it, or the number in the current batch of
+        job.batches(); without either, all workers' gradients have the same weight. With 0 the gradient does not count.
+        Returns what `closure` returns.
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        weight = self._weight((self.job.batch_examples or 1) if examples is None else examples)
+        if examples is None:
+            examples = self.examples or self.job.batch_examples or 1
+        weight = self._weight(examples)
         self._finish(weight)
         return loss
 
@@ -285,15 +290,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
     # --- Settings ---
 
     def _description(self, max_grad_norm: float | None) -> _native.Optimizer:
-        description = _native.Optimizer()
-        description.name = self._rule.name
-        numbers = self._rule.hyperparameters(self.param_groups[0])
-        numbers["lr"] = self._rule.learning_rate(self.param_groups[0])
+        description = self._rule.description(self.param_groups[0])
         if max_grad_norm is not None:
             if not max_grad_norm > 0:
                 raise InvalidArgument(f"max_grad_norm is {max_grad_norm!r}, must be above 0")
-            numbers["global_clipnorm"] = max_grad_norm
-        description.hyperparameters = numbers
+            description.hyperparameters = {**description.hyperparameters, "global_clipnorm": max_grad_norm}
         return description
 
     def _settings(self) -> _Settings:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from cairn import _native
 from cairn.errors import InvalidArgument
 
 # [key of a parameter group]: the name of the number on the servers, or two for a pair. In all groups: lr.
@@ -18,7 +19,6 @@ _OPTIMIZERS = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim
                torch.optim.Adadelta, torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam)
 # Options of how torch computes, which change no number.
 _IMPLEMENTATION = {"foreach", "fused", "capturable", "differentiable"}
-
 
 
 class Rule:
@@ -38,7 +38,15 @@ class Rule:
         self._keys = [key for key in _KEYS if key in optimizer.defaults
                       and not (kind is torch.optim.AdamW and key == "decoupled_weight_decay")]
 
-    def learning_rate(self, group: Mapping[str, Any]) -> float:
+    def description(self, group: Mapping[str, Any]) -> _native.Optimizer:
+        """The rule with the numbers of a parameter group."""
+        described = _native.Optimizer()
+        described.name = self.name
+        described.hyperparameters = {**self.hyperparameters(group), "lr": float(group["lr"])}
+        return described
+
+    def learning_rate(self, group: Mapping[str, Any]) -> float | None:
+        """None: that of the description, or its schedule's."""
         return float(group["lr"])
 
     def hyperparameters(self, group: Mapping[str, Any]) -> dict[str, float]:
