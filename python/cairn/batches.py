@@ -126,16 +126,16 @@ class _Order:
         return [int(index) for index in self._epochs[item.epoch][item.first:item.first + item.examples]]
 
 
-# What a DataLoader's sampler yields: a work item and its indices. None: nothing, only to get on.
+# The sampler of a DataLoader yields requests: a work item and its indices. None: an empty request.
 _Request = tuple[Item | None, list[int]]
 
 
 class _Workers:
     """The processes of a DataLoader, which load the batches of work items that this worker will probably get.
 
-    A DataLoader asks its sampler ahead of time, and answers in order. When all known work items have been asked for, the
-    sampler yields an empty request. A batch whose work item has gone to another worker is dropped: which examples count
-    is decided by steps alone.
+    A DataLoader asks its sampler ahead of time, and answers in order. When all known work items have been asked for,
+    the sampler yields an empty request. A batch whose work item has gone to another worker is dropped: steps alone
+    decide which examples count.
     """
 
     def __init__(self, job: Job, order: _Order, make_loader: Callable[[Iterator[_Request]], Iterator[tuple[Item | None, Any]]]) -> None:

@@ -130,7 +130,7 @@ class WorkersTest(JobTest):
         return used, counted, parameter
 
     def check_once(self, counted, parameter, examples=EXAMPLES):
-        """An example is in the model at least once if its element has moved, and the number is right for exactly once."""
+        """An example is in the model if its element has moved, and exactly once if the number of examples is right."""
         self.assertEqual(counted, examples)
         self.assertEqual(len(parameter), examples)
         self.assertGreater(min(parameter), 0)
