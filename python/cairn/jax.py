@@ -63,36 +63,41 @@ class Training:
         self.result: Result | None = None  # of the last step
         self._session = job.open(variables, rule, mode=mode, max_staleness=max_staleness, updates=updates,
                                  first_values=fill)
-        self._params = self._values()
+        self._refresh()
+        job.on_values = self._refresh
 
     @property
     def params(self) -> Any:
         """The values after the last step, in the form and with the types of start()'s `params`."""
         return self._params
 
-    def step(self, grads: Any, examples: int = 1, *, learning_rate: float | None = None) -> Any:
+    def step(self, grads: Any, examples: int | None = None, *, learning_rate: float | None = None) -> Any:
         """Pushes gradients of `params`, a pytree of the same form, which are the mean over `examples` examples: their
-        weight in the update. Waits for the update and returns the new `params`. With 0 examples the gradients do not
-        count.
+        weight in the update. By default it is the number in the current batch of Job.batches(), or 1. Waits for the
+        update and returns the new `params`. With 0 examples the gradients do not count.
 
         learning_rate: the chief's is in force from this update on, in place of the optimizer's; other workers' is
         ignored. A schedule of optax is a function that gives it: schedule(job.version).
         """
+        self.job.settle_interrupted()
+        weight = (self.job.batch_examples or 1) if examples is None else examples
         for index, gradient in enumerate(self._checked(grads)):
             self._session.gradients(index)[:] = _numbers(gradient).reshape(-1)
         if learning_rate is not None and self.job.is_chief:
             group = _native.GroupSettings()
             group.learning_rate = float(learning_rate)
             self._session.set_groups([group])
-        self.result = self.job.step(lambda: self._session.begin_step(examples))
-        self._params = self._values()
+        self.result = self.job.step(lambda: self.job.begin_step(weight))
+        self._refresh()
         return self._params
 
     def pull(self) -> Any:
         """Fetches and returns the current values."""
-        self._session.pull()
-        self._params = self._values()
+        self.job.pull()  # calls _refresh()
         return self._params
+
+    def _refresh(self) -> None:
+        self._params = self._values()
 
     def _checked(self, grads: Any) -> list[Any]:
         leaves: list[Any] = _jax.tree_util.tree_leaves(grads)

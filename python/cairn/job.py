@@ -260,8 +260,10 @@ class Job:
         """Takes part in a round for which job.batches() has no examples."""
         if self.on_empty_step is not None:
             self.on_empty_step()
-        else:
-            self.push({}, examples=0)
+            return
+        self.push({}, examples=0)
+        if self.on_values is not None:
+            self.on_values()
 
     # --- Steps with arrays ---
 

@@ -148,7 +148,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         if examples is None:
-            examples = self.examples or self.job.batch_examples or 1
+            examples = self.examples if self.examples is not None else self.job.batch_examples or 1
         weight = self._weight(examples)
         self._finish(weight)
         return loss
