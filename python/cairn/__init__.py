@@ -15,9 +15,10 @@ from cairn.errors import (ConnectionLost, DataDamaged, Error, InvalidArgument, J
                           StepTimeout)
 from cairn.job import Job, Result, init
 from cairn.local import local, servers
+from cairn.tables import Table
 from cairn.variables import Variables, connect
 
 __all__ = ["ConnectionLost", "DataDamaged", "Error", "InvalidArgument", "Job", "JobEnded", "MembershipLost", "NoMemory",
-           "Refused", "Result", "StepTimeout", "Variables", "connect", "hide_ranks", "init", "local", "servers"]
+           "Refused", "Result", "StepTimeout", "Table", "Variables", "connect", "hide_ranks", "init", "local", "servers"]
 
 _logging.getLogger("cairn").addHandler(_logging.NullHandler())

@@ -17,8 +17,8 @@ from typing import Any
 from cairn import _native
 from cairn._frameworks import framework
 from cairn.errors import InvalidArgument
-from cairn.job import Job, Result, native_optimizer, native_variable
-from cairn.keras_optimizer import optimizer_message
+from cairn.job import Job, Result, native_variable
+from cairn.keras_optimizer import native_optimizer
 
 _jax: Any = framework("jax", "cairn.jax", "jax")
 _np: Any = framework("numpy", "cairn.jax", "numpy")
@@ -51,7 +51,7 @@ class Training:
                 raise InvalidArgument(f"the parameter {name} is {_dtype(leaf)}, must be of floating-point numbers: keep the "
                                       "others outside of `params`")
         try:
-            rule = native_optimizer(optimizer_message(optimizer))
+            rule = native_optimizer(optimizer)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
 

@@ -7,21 +7,24 @@ import contextlib
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cairn import _native, cluster, progress
 from cairn._options import connect_options, seconds
 from cairn.batches import Batches, Dataset, Item
 from cairn.errors import Error, InvalidArgument, MembershipLost, Refused, code_number
-from cairn.keras_optimizer import optimizer_message
+from cairn.keras_optimizer import native_optimizer
+from cairn.tables import Exchange, OpenTable, Table
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 _log = logging.getLogger("cairn")
+
+_Batch = TypeVar("_Batch")
 
 _MODES = {"sync": _native.Mode.SYNC, "async": _native.Mode.ASYNC, "ssp": _native.Mode.BOUNDED_STALENESS}
 _ENCODINGS = {"float32": _native.Encoding.FLOAT32, "bfloat16": _native.Encoding.BFLOAT16,
@@ -124,6 +127,7 @@ class Job:
         self._description = description
         self._options = options
         self._session: _native.Session | None = None
+        self._exchange: Exchange | None = None
         self._names: dict[str, int] = {}
         self._shapes: list[tuple[int, ...]] = []
         self._closed = False
@@ -159,7 +163,7 @@ class Job:
 
     def open(self, variables: Sequence[_native.Variable], optimizer: _native.Optimizer, *, mode: str,
              max_staleness: int | None = None, updates: int = 0, skip_empty_updates: bool = False,
-             first_values: Callable[[npt.NDArray[np.float32]], None] | None = None) -> _native.Session:
+             tables: Sequence[Table] = (), first_values: Callable[[npt.NDArray[np.float32]], None] | None = None) -> _native.Session:
         """Joins the job with these variables. For integrations such as cairn.torch; start() is for arrays.
 
         skip_empty_updates: a round without examples changes neither values nor the optimizer's state.
@@ -174,12 +178,14 @@ class Job:
         elif description.elastic:
             raise InvalidArgument("an elastic job needs job.batches() before start() or cairn.torch.distribute()")
         description.variables = list(variables)
+        description.tables = [table.description() for table in tables]
         description.optimizer = optimizer
         description.mode = _MODES[mode]
         description.max_staleness = -1 if max_staleness is None else max_staleness
         description.updates = updates
         description.skip_empty_updates = skip_empty_updates
         self._session = _native.Session(description, self._options, first_values, _log.info)
+        self._exchange = Exchange(self._session, description.tables)
         self._names = {variable.name: i for i, variable in enumerate(variables)}
         self._shapes = [tuple(variable.shape) for variable in variables]
         _open_jobs.add(self)
@@ -193,25 +199,26 @@ class Job:
         return self._session
 
     def start(self, values: Mapping[str, npt.ArrayLike], optimizer: Any = "SGD", *, mode: str = "sync",
-              max_staleness: int | None = None, updates: int = 0) -> dict[str, npt.NDArray[np.float32]]:
+              max_staleness: int | None = None, updates: int = 0,
+              tables: Sequence[Table] = ()) -> dict[str, npt.NDArray[np.float32]]:
         """Joins the job, whose variables are `values`; returns those of the chief, or of a checkpoint.
 
         optimizer: the name of a Keras optimizer, Keras' object {"class_name": ..., "config": {...}}, or a Keras
         optimizer. mode: "sync", "async" or "ssp" (bounded staleness, which needs max_staleness). updates: the length of
-        the job; 0: until the chief closes it.
+        the job; 0: until the chief closes it. tables: embedding tables; table() reads rows, and push() updates them.
         """
         import numpy as np
         arrays = {name: np.array(_real(value, name), np.float32, order="C") for name, value in values.items()}
         variables = [native_variable(name, array.shape) for name, array in arrays.items()]
         try:
-            rule = native_optimizer(optimizer_message(optimizer))
+            rule = native_optimizer(optimizer)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
 
         def fill(flat: npt.NDArray[np.float32]) -> None:
             np.concatenate([array.reshape(-1) for array in arrays.values()], out=flat)
 
-        self.open(variables, rule, mode=mode, max_staleness=max_staleness, updates=updates, first_values=fill)
+        self.open(variables, rule, mode=mode, max_staleness=max_staleness, updates=updates, tables=tables, first_values=fill)
         return self._values()
 
     # --- Examples ---
@@ -265,12 +272,19 @@ class Job:
         if self.on_values is not None:
             self.on_values()
 
+    def leave_batch_out(self) -> None:
+        """Gives up the current batch without a step. It comes again, or goes to another worker."""
+        if self._batches is not None:
+            self._batches.use()
+
     # --- Steps with arrays ---
 
-    def push(self, gradients: Mapping[str, npt.ArrayLike], examples: int | None = None) -> Result:
+    def push(self, gradients: Mapping[str, npt.ArrayLike], examples: int | None = None,
+             rows: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]] | None = None) -> Result:
         """Pushes a gradient of the current values, the mean over `examples` examples, which is its weight, and waits
         for the update. By default `examples` is the number of the current batch of batches(), or 1. A variable that is
-        not in `gradients` has a gradient of zeros. With 0 examples, takes part in the round without a gradient."""
+        not in `gradients` has a gradient of zeros. With 0 examples, takes part in the round without a gradient. rows:
+        {table: (ids, gradients [id][element])}; gradients of an id that occurs twice are added."""
         session = self.session
         self.settle_interrupted()
         weight = (self.batch_examples or 1) if examples is None else examples
@@ -288,7 +302,25 @@ class Job:
                 raise InvalidArgument(f"the gradient of {name!r} has the shape {list(gradient.shape)}, the variable "
                                       f"{list(self._shapes[index])}")
             place[:] = gradient.reshape(-1)
-        return self.step(lambda: self.begin_step(weight))
+        self.exchange.push([self._row_gradients(name, *of_table) for name, of_table in (rows or {}).items()])
+
+        def begin() -> None:
+            self.begin_step(weight)
+            self.exchange.send()
+
+        return self.step(begin)
+
+    def _row_gradients(self, name: str, ids: npt.ArrayLike,
+                       gradients: npt.ArrayLike) -> tuple[int, npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        import numpy as np
+        table = self.table(name)
+        number = self.exchange.number(name)
+        flat = self.exchange.ids_of(number, ids)
+        array = np.asarray(_real(gradients, name), np.float32)
+        if array.size != flat.size * table.width:
+            raise InvalidArgument(f"table {name!r}: gradients of the shape {list(array.shape)} for {flat.size} ids and rows of "
+                                  f"{table.width}")
+        return number, flat, np.ascontiguousarray(array.reshape(flat.size, table.width))
 
     def step(self, begin: Callable[[], None]) -> Result:
         """Makes one step. `begin` calls begin_step(); it is called again if the step was lost with a server or with
@@ -382,6 +414,36 @@ class Job:
         is also right after a resume. options: further arguments of the bar.
         """
         return progress.positions(self, bar, steps, options)
+
+    # --- Embedding tables ---
+
+    @property
+    def exchange(self) -> Exchange:
+        """For integrations: the exchange of rows. Raises Refused before start() or cairn.torch.distribute()."""
+        if self._exchange is None:
+            raise Refused("the job has not begun: call start() or cairn.torch.distribute() first")
+        return self._exchange
+
+    @property
+    def tables(self) -> dict[str, OpenTable]:
+        """The embedding tables by name."""
+        return {name: OpenTable(self.exchange, name) for name in self.exchange.numbers}
+
+    def table(self, name: str) -> OpenTable:
+        """An embedding table of the job."""
+        return OpenTable(self.exchange, name)
+
+    def prefetch(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Mapping[str, Any]]) -> Iterator[_Batch]:
+        """Passes the batches on, and looks one batch ahead: the ids that the next batch looks up go to the servers with
+        this batch's step, whose answer brings their rows. A step is then one round trip.
+
+        keys: {table: ids, or a sequence of arrays of ids} of a batch. Ids that it leaves out, and those of the first
+        batch, are read when they are looked up: it changes no result. Not for batches(), which are assigned step by
+        step.
+        """
+        if batches is self._batches:
+            raise Refused("job.prefetch() cannot look ahead in job.batches(), which the servers assign step by step")
+        return self.exchange.prefetch(batches, keys)
 
     # --- State ---
 
@@ -487,21 +549,6 @@ def native_variable(name: str, shape: Sequence[int]) -> _native.Variable:
     variable.name = name
     variable.shape = list(shape)
     return variable
-
-
-def native_optimizer(message: Mapping[str, Any]) -> _native.Optimizer:
-    optimizer = _native.Optimizer()
-    optimizer.name = message["name"]
-    optimizer.hyperparameters = message["hyperparameters"]
-    described = message.get("learning_rate_schedule")
-    if described is not None:
-        schedule = _native.LearningRateSchedule()
-        schedule.name = described["name"]
-        schedule.numbers = described["numbers"]
-        schedule.boundaries = described.get("boundaries", [])
-        schedule.values = described.get("values", [])
-        optimizer.schedule = schedule
-    return optimizer
 
 
 _open_jobs: weakref.WeakSet[Job] = weakref.WeakSet()

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from cairn import _native
 from cairn._frameworks import framework
 from cairn.errors import InvalidArgument, Refused
-from cairn.job import Job, native_optimizer
-from cairn.keras_optimizer import optimizer_message
+from cairn.job import Job
+from cairn.keras_optimizer import native_optimizer
 
 if TYPE_CHECKING:
     from cairn.torch.optimizer import DistributedOptimizer
@@ -153,11 +153,10 @@ def _rule(worker: _Worker, shown: Any) -> Any:
             optimizer = worker.optimizer
             config = {key: value for key, value in optimizer.get_config().items() if key != "gradient_accumulation_steps"}
             try:
-                message = optimizer_message({"class_name": type(optimizer).__name__, "config": config})
+                self._description = native_optimizer({"class_name": type(optimizer).__name__, "config": config})
             except ValueError as error:
                 raise InvalidArgument(str(error)) from None
-            self.name = message["name"]
-            self._description = native_optimizer(message)
+            self.name = self._description.name
             self._decays = bool(optimizer.weight_decay)
 
         def description(self, group: Mapping[str, Any]) -> _native.Optimizer:
@@ -187,6 +186,9 @@ class _Variables:
         for variable in self.trained:
             if variable.constraint is not None:
                 raise InvalidArgument(f"{variable.path!r} has a constraint, which the servers cannot apply")
+
+    def modules(self) -> Iterator[Any]:
+        return iter(())
 
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
         return ((variable.path, variable.value) for variable in self.trained)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
+from cairn import _native
+
 
 def optimizer_message(optimizer: object) -> dict[str, Any]:
     """The fields of OptimizerConfig. `optimizer`: a name ("Adam"); Keras' object {"class_name": ..., "config": {...}},
@@ -26,6 +28,23 @@ def optimizer_message(optimizer: object) -> dict[str, Any]:
     for key, values in lists.items():
         raise ValueError(f"optimizer {class_name}: {key} is a list ({values}), must be a number")
     return message
+
+
+def native_optimizer(optimizer: object) -> _native.Optimizer:
+    """The optimizer for the extension module. Raises ValueError as optimizer_message()."""
+    message = optimizer_message(optimizer)
+    native = _native.Optimizer()
+    native.name = message["name"]
+    native.hyperparameters = message["hyperparameters"]
+    described = message.get("learning_rate_schedule")
+    if described is not None:
+        schedule = _native.LearningRateSchedule()
+        schedule.name = described["name"]
+        schedule.numbers = described["numbers"]
+        schedule.boundaries = described.get("boundaries", [])
+        schedule.values = described.get("values", [])
+        native.schedule = schedule
+    return native
 
 
 def _is_object(value: object) -> bool:

@@ -52,6 +52,7 @@ void BindJob(nb::module_& module) {
   nb::class_<Job>(module, "Job")
       .def(nb::init<>())
       .def_rw("variables", &Job::variables)
+      .def_rw("tables", &Job::tables)
       .def_rw("optimizer", &Job::optimizer)
       .def_rw("mode", &Job::mode)
       .def_rw("workers", &Job::workers)

@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 
 #include "native/bindings.h"
+#include "native/tables.h"
 
 namespace cairn::python {
 
@@ -21,6 +22,7 @@ NB_MODULE(_native, module) {
   // Modules of a program may hold a job until the interpreter ends, which frees their objects in no order.
   nanobind::set_leak_warnings(false);
   module.doc() = "Binds Cairn's C++ library. Private: use the package cairn.";
+  cairn::python::BindTables(module);
   cairn::python::BindDescriptions(module);
   cairn::python::BindSession(module);
   cairn::python::BindVariables(module);

@@ -5,18 +5,17 @@
 #include <nanobind/stl/chrono.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "native/bindings.h"
+#include "native/py_session.h"
+#include "native/tables.h"
 #include "native/waits.h"
 
 namespace cairn::python {
@@ -24,90 +23,6 @@ namespace cairn::python {
 namespace nb = nanobind;
 
 namespace {
-
-// Arrays that refer to the session's memory and keep the session alive.
-using Array = nb::ndarray<nb::numpy, float, nb::ndim<1>, nb::device::cpu>;
-// Receives a writable array of all values; may be None.
-using FirstValues = std::optional<nb::typed<nb::callable, void(Array)>>;
-
-class PySession {
- public:
-  // `first_values` is called if the servers have no values.
-  PySession(const Job& job, const SessionOptions& options, FirstValues first_values, Log log)
-      : waits_(std::move(log)) {
-    SessionOptions with_callbacks = options;
-    waits_.Attach(with_callbacks.connect);
-    if (first_values.has_value()) {
-      fill_ = &*first_values;
-      keep_first_ = !options.checkpoint_directory.empty();
-      with_callbacks.first_values = [this](std::span<float> values) { return Fill(values); };
-    }
-    try {
-      waits_.Run([&] { return Session::Open(job, with_callbacks, &session_); });
-    } catch (...) {
-      fill_ = nullptr;
-      if (failed_fill_) throw *std::move(failed_fill_);
-      throw;
-    }
-    fill_ = nullptr;
-    variables_ = static_cast<int>(job.variables.size());
-  }
-
-  ~PySession() {
-    if (!waits_.made_here()) {
-      // A fork has the memory of the session, and none of its threads.
-      static_cast<void>(session_.release());
-      return;
-    }
-    const nb::gil_scoped_release without_gil;
-    session_.reset();
-  }
-
-  Session& session() {
-    waits_.CheckProcess();
-    return *session_;
-  }
-  Waits& waits() { return waits_; }
-
-  // Raises IndexError for a number that no variable has.
-  int Checked(int variable) const {
-    if (variable < 0 || variable >= variables_) {
-      throw nb::index_error(("no variable " + std::to_string(variable)).c_str());
-    }
-    return variable;
-  }
-
- private:
-  // Called again if servers lose their values before there is a checkpoint: the job then begins again.
-  Status Fill(std::span<float> values) {
-    if (first_.size() == values.size()) {
-      std::copy(first_.begin(), first_.end(), values.begin());
-      return Status();
-    }
-    if (fill_ == nullptr) {
-      return Status(StatusCode::kFailedPrecondition,
-                    "the servers lost their values before the first checkpoint: start the job again");
-    }
-    const nb::gil_scoped_acquire with_gil;
-    try {
-      const size_t size = values.size();
-      (*fill_)(Array(values.data(), {size}, nb::none()));  // with an owner, so that it is no copy
-      if (keep_first_) first_.assign(values.begin(), values.end());
-      return Status();
-    } catch (nb::python_error& error) {
-      failed_fill_.emplace(std::move(error));
-      return Status(StatusCode::kCancelled, "the first values could not be computed");
-    }
-  }
-
-  Waits waits_;  // outlives the session, which calls it
-  std::unique_ptr<Session> session_;
-  std::optional<nb::python_error> failed_fill_;
-  const nb::callable* fill_ = nullptr;  // during the constructor
-  bool keep_first_ = false;
-  std::vector<float> first_;  // with checkpoints, if this process provided them
-  int variables_ = 0;
-};
 
 Array View(std::span<const float> values, nb::handle owner) {
   const size_t size = values.size();
@@ -128,12 +43,11 @@ std::optional<StepResult> Finish(PySession& self, std::optional<std::chrono::mil
     return self.session().FinishStepWithin(*within, &done, &result);
   });
   if (!done) return std::nullopt;
+  self.CountChange();
   return result;
 }
 
-using Class = nb::class_<PySession>;
-
-void BindValues(Class& session) {
+void BindValues(SessionClass& session) {
   session
       .def(
           "values",
@@ -147,10 +61,15 @@ void BindValues(Class& session) {
           nb::arg("place"), nb::arg("variable"))
       .def_prop_ro("place", &CurrentPlace)
       .def_prop_ro("version", [](PySession& self) { return self.session().version(); })
-      .def("pull", [](PySession& self) { self.waits().Run([&] { return self.session().Pull(); }); });
+      .def("pull",
+           [](PySession& self) {
+             self.CountChange();
+             self.waits().Run([&] { return self.session().Pull(); });
+           })
+      .def_prop_ro("changes", &PySession::changes);
 }
 
-void BindSteps(Class& session) {
+void BindSteps(SessionClass& session) {
   session
       .def(
           "gradients",
@@ -161,7 +80,10 @@ void BindSteps(Class& session) {
           nb::arg("variable"))
       .def(
           "begin_step",
-          [](PySession& self, int64_t examples) { RaiseUnlessOk(self.session().BeginStep(examples)); },
+          [](PySession& self, int64_t examples) {
+            RaiseUnlessOk(self.session().BeginStep(examples));
+            self.ReleaseArrays();
+          },
           nb::arg("examples"))
       .def(
           "announce", [](PySession& self, int variable) { RaiseUnlessOk(self.session().Announce(variable)); },
@@ -173,7 +95,7 @@ void BindSteps(Class& session) {
       .def_prop_ro("position", [](PySession& self) { return self.session().position(); });
 }
 
-void BindWork(Class& session) {
+void BindWork(SessionClass& session) {
   session
       .def("await_work",
            [](PySession& self) { self.waits().Run([&] { return self.session().AwaitWork(); }); })
@@ -181,12 +103,13 @@ void BindWork(Class& session) {
       .def_prop_ro("members", [](PySession& self) { return self.session().members(); });
 }
 
-void BindLife(Class& session) {
+void BindLife(SessionClass& session) {
   session
       .def(
           "recover",
           [](PySession& self, int code, const std::string& message) {
             const Status failure(static_cast<StatusCode>(code), message);
+            self.CountChange();
             self.waits().Run([&] { return self.session().Recover(failure); });
           },
           nb::arg("code"), nb::arg("message"))
@@ -203,7 +126,7 @@ void BindLife(Class& session) {
       .def_prop_ro("made_in_this_process", [](PySession& self) { return self.waits().made_here(); });
 }
 
-void BindControl(Class& session) {
+void BindControl(SessionClass& session) {
   session
       .def("save_checkpoint",
            [](PySession& self) { self.waits().Run([&] { return self.session().SaveCheckpoint(); }); })
@@ -213,6 +136,12 @@ void BindControl(Class& session) {
             RaiseUnlessOk(self.session().SetGroups(groups));
           },
           nb::arg("groups"))
+      .def(
+          "set_learning_rate",
+          [](PySession& self, float rate) {
+            self.waits().Run([&] { return self.session().SetLearningRate(rate); });
+          },
+          nb::arg("rate"))
       .def("counters", [](PySession& self) {
         Counters counters;
         self.waits().Run([&] { return self.session().GetCounters(&counters); });
@@ -226,7 +155,7 @@ void BindSession(nb::module_& module) {
   nb::enum_<LeaveReason>(module, "LeaveReason")
       .value("STOPPED", LeaveReason::kStopped)
       .value("FAILED", LeaveReason::kFailed);
-  Class session(module, "Session");
+  SessionClass session(module, "Session");
   session.def(nb::init<const Job&, const SessionOptions&, FirstValues, Log>(), nb::arg("job"),
               nb::arg("options"), nb::arg("first_values").none(), nb::arg("log"));
   BindValues(session);
@@ -234,6 +163,7 @@ void BindSession(nb::module_& module) {
   BindWork(session);
   BindLife(session);
   BindControl(session);
+  BindRows(session);
 }
 
 }  // namespace cairn::python

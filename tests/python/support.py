@@ -52,3 +52,27 @@ def assert_same(test, model, reference, rtol=1e-5, atol=5e-7):
     for name, values in model.state_dict().items():
         if values.is_floating_point():
             torch.testing.assert_close(values, state[name], rtol=rtol, atol=atol, msg=lambda text, name=name: f"{name}: {text}")
+
+
+BAG = 5
+
+
+class TableModel(torch.nn.Module):
+    """Bags of any ids, and a linear layer over their means."""
+
+    def __init__(self, **table):
+        super().__init__()
+        torch.manual_seed(1)
+        self.bags = cairn.torch.EmbeddingBag(None, 4, name="bags", **table)
+        self.out = torch.nn.Linear(4, 3)
+
+    def loss(self, ids, labels):
+        return torch.nn.functional.cross_entropy(self.out(self.bags(ids)), labels)
+
+
+def make_bags(examples=64, seed=2):
+    """Bags of ids far apart, some of them negative, and a label that depends on the id that occurs three times."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, 50, (examples, BAG), generator=generator)
+    ids[:, 1:3] = ids[:, :1]
+    return (ids - 25) * (1 << 41), ids[:, 0] % 3

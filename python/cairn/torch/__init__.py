@@ -8,9 +8,12 @@
         optimizer.step(examples=len(x))          # the new values are in place
     job.close()
 
-The rule of the optimizer runs on the servers, with torch's arithmetic. Nothing wraps the model: names stay.
+The rule of the optimizer runs on the servers, with torch's arithmetic. Nothing wraps the model: names stay. The modules
+Embedding, EmbeddingBag and EmbeddingBagCollection have their rows in tables on the servers.
 """
 
+from cairn.torch.embedding import Embedding, EmbeddingBag, EmbeddingBagCollection, EmbeddingBagConfig, KeyedTensor
 from cairn.torch.optimizer import DistributedOptimizer, distribute
 
-__all__ = ["DistributedOptimizer", "distribute"]
+__all__ = ["DistributedOptimizer", "Embedding", "EmbeddingBag", "EmbeddingBagCollection", "EmbeddingBagConfig", "KeyedTensor",
+           "distribute"]

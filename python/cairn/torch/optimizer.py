@@ -12,6 +12,7 @@ from torch.utils.dlpack import from_dlpack
 from cairn import _native
 from cairn.errors import InvalidArgument, Refused
 from cairn.job import Job, Result
+from cairn.torch.embedding import Lookups
 from cairn.torch.rules import Rule
 
 if TYPE_CHECKING:
@@ -117,13 +118,20 @@ class DistributedOptimizer(torch.optim.Optimizer):
             if variable.moving_average_momentum is not None:
                 variable.group = len(self._trained)
         self._groups = max(variable.group for variable in variables) + 1
+        self._lookups = Lookups(model, optimizer)
         self._session = job.open(variables, self._description(max_grad_norm), mode=mode, max_staleness=max_staleness,
-                                 updates=updates, skip_empty_updates=True, first_values=self._write_first_values)
-        job.on_values, job.on_empty_step = self._install, self._step_without_examples
+                                 updates=updates, skip_empty_updates=True, tables=self._lookups.tables,
+                                 first_values=self._write_first_values)
+        job.on_values, job.on_empty_step = self._on_values, self._step_without_examples
+        self._lookups.attach(job.exchange, self._on_recovery)
+        # The rate that the rows of tables follow, that of the first parameter group; None: unknown.
+        self._rate = self._rule.learning_rate(self.param_groups[0]) if job.version == 0 else None
         self._examples = 1  # of the last step: the next one probably has as many
         self._begun: tuple[int, _Settings] | None = None  # of the step in progress
         self._last_settings: _Settings | None = None  # as the session knows them
         self._mark = 0
+        self._mark_of_values = job.mark()  # those that this step computes with
+        self._lost = False  # this worker has joined again since then, and has other values
         for parameter in [*self._parameters, *self._buffers]:
             parameter.attach(self._session)
         self._install()
@@ -158,9 +166,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if isinstance(examples, bool) or int(examples) != examples or examples < 0:
             raise InvalidArgument(f"examples is {examples!r}, must be a whole number of at least 0")
         found = getattr(self, "found_inf", None)
-        return 0 if found is not None and bool(found) else int(examples)
+        return 0 if found is not None and (bool(found) or not self._lookups.finite()) else int(examples)
 
     def _finish(self, examples: int) -> None:
+        if self._lost:
+            self._leave_out()
+            return
         scale = getattr(self, "grad_scale", None)
         if hasattr(self, "found_inf"):
             self._send_late("a GradScaler scales the gradients")
@@ -177,6 +188,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 self._copy_gradient(parameter, scale)
         for buffer in self._buffers:
             buffer.gradient.copy_(buffer.tensor)
+        self._lookups.collect(scale)
+        self.job.exchange.send()
         try:
             self._await_update(examples, settings)
         finally:
@@ -186,15 +199,21 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._examples = examples or self._examples
 
     def _await_update(self, examples: int, settings: _Settings) -> None:
-        try:  # if the step must be repeated, all gradients are where they were
-            self.result = self.job.finish_step(self._mark, lambda: self._begin_step(examples, settings))
+        def begin_again() -> None:  # all gradients are where they were
+            self._begin_step(examples, settings)
+            self.job.exchange.send()
+
+        try:
+            self.result = self.job.finish_step(self._mark, begin_again)
         finally:
             self._begun = None
-        self._install()
+        self._end_step()
 
     def _step_without_examples(self) -> None:
         settings = self._settings()
         self._begin(0, settings)
+        self.job.exchange.push([])
+        self.job.exchange.send()
         self._await_update(0, settings)
 
     def _begin(self, examples: int, settings: _Settings) -> None:
@@ -205,9 +224,49 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self.job.is_chief and settings != self._last_settings:
             self._session.set_groups(self._group_settings(settings))
             self._last_settings = settings
+        self._set_rate_of_rows(settings)
         self._mark = self.job.mark()
         self.job.begin_step(examples)
         self._begun = (examples, settings)
+
+    def _set_rate_of_rows(self, settings: _Settings) -> None:
+        """Rows follow the schedule of the first parameter group. Variables have the rates of their groups."""
+        rate = settings[0][0][0]
+        if self.job.is_chief and self._lookups.tables and rate != self._rate:
+            self._session.set_learning_rate(rate)
+            self._rate = rate
+
+    def _on_recovery(self) -> None:
+        """This worker has joined again while it read rows: a step that had begun is lost, and values have changed."""
+        self._begun = None
+        for parameter in self._trained:
+            parameter.sent = None
+        self._lost = self._lost or self.job.mark() != self._mark_of_values
+        self._install()
+
+    def _leave_out(self) -> None:
+        """Ends a step whose batch belongs to other values than the current ones, because this worker has joined again
+        while it read rows. Nothing of it is pushed."""
+        self._cancel()
+        outcome = "finished" if self.job.finished else "rejoined" if self.job.mark() > self._mark_of_values else "stale"
+        self.result = Result(outcome, self.job.version, 0)
+        for parameter in self._trained:
+            parameter.backwards = 0
+        self.job.exchange.forget()
+        self.job.leave_batch_out()
+        self._end_step()
+
+    def _end_step(self) -> None:
+        self._lookups.end_step()
+        self._lost = False
+        self._mark_of_values = self.job.mark()
+        if self.result is None or self.result.outcome != "accepted":
+            self._rate = None  # servers that were restored to a checkpoint have the rate of that time
+        self._install()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        super().zero_grad(set_to_none)
+        self._lookups.zero_grad()
 
     def _send_late(self, reason: str) -> None:
         """From now on, step() sends all gradients."""
@@ -271,6 +330,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
                               "before distribute()")
 
     # --- Values ---
+
+    def _on_values(self) -> None:
+        """The job has got values outside of a step."""
+        self._mark_of_values = self.job.mark()
+        self._install()
 
     def _install(self) -> None:
         place = self._session.place

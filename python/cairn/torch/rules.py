@@ -59,3 +59,57 @@ class Rule:
             else:
                 numbers[names] = float(group[key])
         return numbers
+
+
+# [class of torch]: the optimizer of rows, and its names of the numbers. torch adds eps to the root; the optimizers of
+# rows in _UNDER_THE_ROOT add it under the root.
+_ROW_RULES: dict[type[torch.optim.Optimizer], tuple[str, dict[str, str]]] = {
+    torch.optim.SGD: ("SGD", {"momentum": "momentum", "nesterov": "nesterov"}),
+    torch.optim.Adam: ("Adam", {"beta1": "beta_1", "beta2": "beta_2", "eps": "epsilon"}),
+    torch.optim.AdamW: ("Adam", {"beta1": "beta_1", "beta2": "beta_2", "eps": "epsilon"}),
+    torch.optim.Adagrad: ("Adagrad", {"initial_accumulator_value": "initial_accumulator_value", "eps": "epsilon"}),
+    torch.optim.RMSprop: ("RMSprop", {"alpha": "rho", "momentum": "momentum", "centered": "centered", "eps": "epsilon"}),
+}
+_UNDER_THE_ROOT = ("Adagrad", "RMSprop")
+_LEAST_EPSILON = 1e-30  # under the root, of float32
+# [name in lower case]: torch's defaults of a rule that a program names, where they differ from those of the servers.
+_DEFAULTS = {"adagrad": {"initial_accumulator_value": 0.0, "epsilon": 1e-20}, "adam": {"epsilon": 1e-8},
+             "rmsprop": {"rho": 0.99, "epsilon": 1e-16}}
+
+
+def row_optimizer(table: str, optimizer: Any, lr: float | None, of_job: torch.optim.Optimizer) -> dict[str, Any]:
+    """The optimizer of a table's rows, as Keras' object. Raises InvalidArgument, which names the table.
+
+    optimizer: a name, with torch's defaults, or such an object, with Keras'; None: the form of `of_job` for rows.
+    lr: None: the rate of the first parameter group, unless the object has one.
+    """
+    if optimizer is None:
+        name, config = _row_form(table, of_job)
+    elif isinstance(optimizer, str):
+        name, config = optimizer, dict(_DEFAULTS.get(optimizer.lower(), {}))
+    elif isinstance(optimizer, Mapping) and isinstance(optimizer.get("class_name"), str):
+        name, config = optimizer["class_name"], dict(optimizer.get("config") or {})
+    else:
+        raise InvalidArgument(f"table {table!r}: optimizer is {optimizer!r}, must be a name or "
+                              "{'class_name': ..., 'config': {...}}")
+    if lr is not None:
+        config["learning_rate"] = float(lr)
+    config.setdefault("learning_rate", float(of_job.param_groups[0]["lr"]))
+    return {"class_name": name, "config": config}
+
+
+def _row_form(table: str, of_job: torch.optim.Optimizer) -> tuple[str, dict[str, Any]]:
+    kind = type(of_job)
+    if kind not in _ROW_RULES:
+        raise InvalidArgument(f"table {table!r}: {kind.__name__} has no form that updates single rows: give the table an "
+                              "optimizer: SGD, Adam, Adagrad, RowWiseAdagrad, RMSprop or Ftrl")
+    name, keys = _ROW_RULES[kind]
+    numbers = Rule(of_job).hyperparameters(of_job.param_groups[0])
+    config: dict[str, Any] = {keys[key]: value for key, value in numbers.items() if key in keys}
+    for key, value in numbers.items():
+        if key not in keys and value != 0:
+            raise InvalidArgument(f"table {table!r}: {key} of {kind.__name__} has no form that updates single rows: give the "
+                                  f"table an optimizer, for example optimizer={name!r}")
+    if name in _UNDER_THE_ROOT:
+        config["epsilon"] = max(config["epsilon"] ** 2, _LEAST_EPSILON)
+    return name, config
