@@ -187,7 +187,7 @@ class _Variables:
             if variable.constraint is not None:
                 raise InvalidArgument(f"{variable.path!r} has a constraint, which the servers cannot apply")
 
-    def modules(self) -> Iterator[Any]:
+    def named_modules(self) -> Iterator[tuple[str, Any]]:
         return iter(())
 
     def named_parameters(self) -> Iterator[tuple[str, Any]]:

@@ -124,6 +124,7 @@ AROUND: Dict[Tuple[str, str], Around] = {
     ("docs/guides/monitoring.md", "cairn health"): Around(before=SERVERS + WORKERS, after=STOP),
     ("docs/guides/pip.md", "python3 -m venv"): Around(before="cp deploy/examples/mnist_mlp.json mlp.json\n"),
     ("docs/guides/profiling.md", "cairn trace merge"): Around(before=TIMELINES + END),
+    ("docs/guides/pytorch-tables.md", "tests/bench/movielens.sh"): Around(before=FEW_RATINGS),
     ("docs/guides/recommenders.md", "cairn train deploy/examples/movielens.json"): Around(before=FEW_RATINGS),
     ("docs/guides/tls.md", "openssl"): Around(before=SMALL_CLUSTER),
     ("docs/guides/transports.md", "cairn-ps"): Around(
