@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/bag_pool.h"
 #include "kernels/device.h"
 
 namespace cairn::kernels {
@@ -443,6 +444,7 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(absl::Span<const TensorDesc> inputs,
                                                                   int axis) = 0;
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(const BagPoolParams& params) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(const LayerNormParams& params) = 0;

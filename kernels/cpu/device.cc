@@ -115,6 +115,9 @@ class CpuOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params) override {
     return cpu::MakeIdCounts(params);
   }
+  absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(const BagPoolParams& params) override {
+    return cpu::MakeBagPool(params);
+  }
   absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) override {
     return cpu::MakeBatchNorm(context_, params);
   }

@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(onednn::Context& cont
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(onednn::Context& context,
                                                         absl::Span<const TensorDesc> inputs, int axis);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params);
+absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(const BagPoolParams& params);
 absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(onednn::Context& context,
                                                          const BatchNormParams& params);
 absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(onednn::Context& context,

@@ -73,6 +73,9 @@ class CudaOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params) override {
     return cuda::MakeIdCounts(context_, params);
   }
+  absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(const BagPoolParams& params) override {
+    return cuda::MakeBagPool(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) override {
     return cuda::MakeBatchNorm(context_, params);
   }

@@ -35,6 +35,7 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(Context& context, con
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(Context& context, absl::Span<const TensorDesc> inputs,
                                                         int axis);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(Context& context, const IdCountsParams& params);
+absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(Context& context, const BagPoolParams& params);
 absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(Context& context, const BatchNormParams& params);
 absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(Context& context, const LayerNormParams& params);
 absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(Context& context, const DropoutParams& params);

@@ -79,7 +79,7 @@ TEST(IncludeWalls, EveryWallHolds) {
       {"ps/job/a.cc", "\"ps/rpc/service.h\""},
       {"ps/policy/a.cc", "\"ps/log/sequencer.h\""},
       {"embedding/optimizers/a.cc", "\"optim/store/variable_store.h\""},
-      {"embedding/pooling/a.cc", "\"kernels/device.h\""},
+      {"embedding/store/a.cc", "\"kernels/device.h\""},
       {"embedding/store/a.h", "\"optim/store/memory_budget.h\""},
       {"embedding/store/a.h", "\"common/net/retry.h\""},
       {"data/a.cc", "\"nn/model.h\""},

@@ -5,7 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "embedding/pooling/pooling.h"
+#include "kernels/bag_pool.h"
+#include "kernels/cpu/pool_bags.h"
 
 namespace cairn::worker {
 namespace {
@@ -48,7 +49,7 @@ BatchLookup::BatchLookup(const TablePlan& plan)
   for (size_t i = 0; i < lookups_.size(); ++i) {
     const std::string& combiner = plan.model.lookups[i].combiner;
     if (combiner.empty()) continue;
-    lookups_[i].combiner = *embedding::ParseCombiner(combiner);
+    lookups_[i].combiner = *kernels::ParseCombiner(combiner);
     tables_[static_cast<size_t>(plan.table_of_lookup[i])].pooled = true;
   }
   const std::vector<std::vector<int>> inputs = InputsOfTables(plan);
@@ -96,11 +97,12 @@ absl::Status BatchLookup::AddIds(size_t i) {
   lookups_[i].first = all.size();
   lookups_[i].count = static_cast<size_t>(count);
   CAIRN_RETURN_IF_ERROR(CheckWeights(lookup, ids));
-  lookups_[i].splits.assign(ids.row_splits.begin(), ids.row_splits.end());
-  for (int64_t& split : lookups_[i].splits) split -= first;
-  if (lookups_[i].combiner.has_value() && !ids.ragged()) {
+  lookups_[i].splits.clear();
+  for (const int64_t split : ids.row_splits)
+    lookups_[i].splits.push_back(static_cast<int32_t>(split - first));
+  if (lookups_[i].combiner != kernels::Combiner::kNone && !ids.ragged()) {
     for (int64_t example = 0; example <= batch_.examples; ++example)
-      lookups_[i].splits.push_back(example * lookup.ids_per_example);
+      lookups_[i].splits.push_back(static_cast<int32_t>(example * lookup.ids_per_example));
   }
   absl::Status status;
   WithIntegerType(ids.dtype, [&]<typename Id>(Id) {
@@ -139,14 +141,21 @@ absl::Span<const int32_t> BatchLookup::PositionsOf(size_t lookup) const {
       .subspan(lookups_[lookup].first, lookups_[lookup].count);
 }
 
-embedding::Bags BatchLookup::BagsOf(size_t i) const {
-  embedding::Bags bags = {.row_splits = lookups_[i].splits, .unique = PositionsOf(i)};
+kernels::cpu::HostBags BatchLookup::BagsOf(size_t i) const {
+  kernels::cpu::HostBags bags = {.combiner = lookups_[i].combiner,
+                                 .bags = batch_.examples,
+                                 .splits = lookups_[i].splits.data(),
+                                 .unique = PositionsOf(i).data()};
   if (const int weights = plan_->model.lookups[i].weights; weights >= 0) {
     const TensorView& view = batch_.inputs[static_cast<size_t>(weights)];
-    const int64_t first = view.ragged() ? view.row_splits.front() : 0;
-    bags.weights = {static_cast<const float*>(view.data) + first, lookups_[i].count};
+    bags.weights = static_cast<const float*>(view.data) + (view.ragged() ? view.row_splits.front() : 0);
   }
   return bags;
+}
+
+kernels::cpu::HostRows BatchLookup::RowsOf(size_t i) const {
+  return {.width = plan_->model.lookups[i].width,
+          .values = rows_[static_cast<size_t>(plan_->table_of_lookup[i])].rows.data()};
 }
 
 nn::BatchView BatchLookup::View(bool with_gradients) {
@@ -188,43 +197,35 @@ absl::Span<const client::RowGradients> BatchLookup::Gradients() {
 }
 
 void BatchLookup::Pool(size_t i, absl::Span<float> output) const {
-  const auto width = static_cast<size_t>(plan_->model.lookups[i].width);
-  const absl::Span<const float> rows = rows_[static_cast<size_t>(plan_->table_of_lookup[i])].rows;
-  const absl::Span<const int32_t> positions = PositionsOf(i);
-  if (!lookups_[i].combiner.has_value()) {
-    float* next = output.data();
-    for (const int32_t position : positions) {
-      next = CopyRow(rows.data() + static_cast<size_t>(position) * width, width, next);
-    }
-    return;
+  if (lookups_[i].combiner != kernels::Combiner::kNone) {
+    return kernels::cpu::PoolBags(BagsOf(i), RowsOf(i), output.data());
   }
-  embedding::Pool(BagsOf(i), *lookups_[i].combiner, static_cast<int>(width), rows, output);
+  const auto width = static_cast<size_t>(plan_->model.lookups[i].width);
+  const float* const rows = RowsOf(i).values;
+  float* next = output.data();
+  for (const int32_t position : PositionsOf(i)) {
+    next = CopyRow(rows + static_cast<size_t>(position) * width, width, next);
+  }
 }
 
 void BatchLookup::AddGradients(size_t i) {
   const auto width = static_cast<size_t>(plan_->model.lookups[i].width);
-  const auto table = static_cast<size_t>(plan_->table_of_lookup[i]);
-  TableRows& rows = tables_[table];
+  TableRows& rows = tables_[static_cast<size_t>(plan_->table_of_lookup[i])];
   float* const sums = rows.gradients.data();
   const float* next = lookups_[i].gradient.data();
-  if (!lookups_[i].combiner.has_value()) {
-    for (const int32_t position : PositionsOf(i)) {
-      float* const sum = sums + static_cast<size_t>(position) * width;
-      if (position == rows.begun && !rows.pooled) {
-        ++rows.begun;
-        for (size_t k = 0; k < width; ++k) sum[k] = 0.0f + next[k];  // 0 + -0 is 0
-      } else {
-        for (size_t k = 0; k < width; ++k) sum[k] += next[k];
-      }
-      next += width;
-    }
-    return;
+  if (lookups_[i].combiner != kernels::Combiner::kNone) {
+    return kernels::cpu::AddBagGradients(BagsOf(i), RowsOf(i), next, sums);
   }
-  embedding::AddPoolGradients(
-      BagsOf(i), *lookups_[i].combiner, static_cast<int>(width),
-      {.pooled_gradient = lookups_[i].gradient.span().subspan(0, (lookups_[i].splits.size() - 1) * width),
-       .rows = rows_[table].rows,
-       .row_gradients = rows.gradients.span().subspan(0, rows_[table].rows.size())});
+  for (const int32_t position : PositionsOf(i)) {
+    float* const sum = sums + static_cast<size_t>(position) * width;
+    if (position == rows.begun && !rows.pooled) {
+      ++rows.begun;
+      for (size_t k = 0; k < width; ++k) sum[k] = 0.0f + next[k];  // 0 + -0 is 0
+    } else {
+      for (size_t k = 0; k < width; ++k) sum[k] += next[k];
+    }
+    next += width;
+  }
 }
 
 }  // namespace cairn::worker

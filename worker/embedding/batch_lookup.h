@@ -9,15 +9,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "client/rows/row_exchange.h"
 #include "common/memory/aligned_buffer.h"
-#include "embedding/pooling/pooling.h"
 #include "embedding/store/unique_keys.h"
+#include "kernels/bag_pool.h"
+#include "kernels/cpu/pool_bags.h"
 #include "nn/batch.h"
 #include "nn/replace_embeddings.h"
 #include "worker/embedding/table_plan.h"
@@ -56,10 +56,10 @@ class BatchLookup {
   };
   // A lookup's part of the batch.
   struct Lookup {
-    std::optional<embedding::Combiner> combiner;  // how the rows of an example become one
-    std::vector<int64_t> splits;                  // [example + 1] of its ids, with a combiner
-    size_t first = 0, count = 0;                  // its ids in those of its table
-    AlignedBuffer input, gradient;                // of the model without tables
+    kernels::Combiner combiner = kernels::Combiner::kNone;  // how the rows of an example become one
+    std::vector<int32_t> splits;                            // [example + 1] of its ids, with a combiner
+    size_t first = 0, count = 0;                            // its ids in those of its table
+    AlignedBuffer input, gradient;                          // of the model without tables
   };
 
   // Appends the batch's ids for a lookup to those of its table.
@@ -70,7 +70,8 @@ class BatchLookup {
   absl::Status CheckWeights(const nn::TableLookup& lookup, const TensorView& ids) const;
   // [id of the lookup] The index of the id's row among the distinct rows of its table.
   absl::Span<const int32_t> PositionsOf(size_t lookup) const;
-  embedding::Bags BagsOf(size_t lookup) const;
+  kernels::cpu::HostBags BagsOf(size_t lookup) const;
+  kernels::cpu::HostRows RowsOf(size_t lookup) const;
   // Writes the input of the model without tables.
   void Pool(size_t lookup, absl::Span<float> output) const;
   // Adds the gradient with respect to that input to the gradients of the rows.
