@@ -11,6 +11,7 @@
 namespace cairn::nn {
 
 BatchView BatchView::Part(int64_t begin, int64_t count) const {
+  CAIRN_CHECK(row_bags == nullptr);
   const auto rows = [&](auto all) {
     const size_t width = examples > 0 ? all.size() / static_cast<size_t>(examples) : 0;
     return all.subspan(static_cast<size_t>(begin) * width, static_cast<size_t>(count) * width);
@@ -96,7 +97,8 @@ absl::Status CheckGradients(const Model& model, const BatchView& batch, absl::Sp
   }
   for (size_t i = 0; i < model.inputs().size(); ++i) {
     const ModelInput& input = model.inputs()[i];
-    const int64_t expected = input.needs_gradient ? batch.examples * input.shape.num_elements() : 0;
+    const bool written = input.needs_gradient && batch.row_bags == nullptr;
+    const int64_t expected = written ? batch.examples * input.shape.num_elements() : 0;
     const size_t elements = i < given.size() ? given[i].size() : 0;
     if (static_cast<int64_t>(elements) == expected) continue;
     return absl::InvalidArgumentError(

@@ -12,6 +12,7 @@
 #include "kernels/ops.h"
 #include "nn/loss.h"
 #include "nn/model.h"
+#include "nn/row_bags.h"
 
 namespace cairn::nn {
 
@@ -30,8 +31,11 @@ struct BatchView {
   // For ForwardBackward(): the destinations for inputs with ModelInput::needs_gradient, empty for other inputs.
   // May be left out if there are no such inputs.
   InputGradients input_gradients{};
+  // For a replica that pools rows (Replica::pools_rows): the rows for the inputs that need a gradient. `inputs` has the
+  // shapes of these without data, and `input_gradients` nothing for them. Null: they are given as other inputs.
+  const RowBags* row_bags = nullptr;
 
-  // `count` examples, beginning with `begin`.
+  // `count` examples, beginning with `begin`. Not for a batch with row_bags.
   BatchView Part(int64_t begin, int64_t count) const;
 };
 
@@ -40,6 +44,8 @@ struct BatchResult {
   kernels::LossSums sums{};
   // [examples, output_shape], row-major; valid until the next call of the replica.
   absl::Span<const float> outputs{};
+  // [table of row_bags] The gradients of its unique rows, [unique rows, width], if there are row_bags; valid as long.
+  absl::Span<const absl::Span<const float>> row_gradients{};
 };
 
 // The memory of a model's input for `examples` examples, in units of a float.

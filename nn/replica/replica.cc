@@ -15,6 +15,7 @@
 #include "nn/replica/gradient_download.h"
 #include "nn/replica/loss_scale.h"
 #include "nn/replica/plan.h"
+#include "nn/replica/row_pool.h"
 
 namespace cairn::nn {
 namespace {
@@ -26,8 +27,8 @@ struct InputGradient {
   std::unique_ptr<kernels::PinnedMemory> pinned_staging{};
 };
 
-// Pinned host memory of an input that changes with every batch and is as large as the batch: the rows of a table. A
-// device copies from it while the host goes on.
+// Pinned host memory of an input that changes with every batch and is as large as the batch: rows of a table that the
+// host has pooled. A device copies from it while the host goes on.
 struct PinnedInput {
   AlignedBuffer host{};
   std::unique_ptr<kernels::PinnedMemory> pinned{};
@@ -44,6 +45,7 @@ struct Prepared {
   std::vector<std::optional<InputGradient>> input_gradients{};  // [model input] if it needs a gradient
   // [model input] Empty unless it needs a gradient, and the device copies it.
   std::vector<PinnedInput> pinned_inputs{};
+  std::unique_ptr<RowPool> rows{};  // for batches with row_bags: makes the inputs that need a gradient
   // Where the host reads the outputs; empty if the host can read device memory.
   AlignedBuffer outputs{};
   std::unique_ptr<kernels::PinnedMemory> pinned_outputs{};
@@ -80,7 +82,7 @@ class DeviceReplica final : public Replica {
     CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
     CAIRN_RETURN_IF_ERROR(CheckGradients(model_, batch, gradients));
     if (batch.examples == 0) return NoExamples(gradients, on_gradient);
-    CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
+    CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch));
     last_ = prepared;
     // One range for the device's profiler. From the second step on, the step's work is a recording, so it
     // contains no smaller ranges (see Record()).
@@ -100,12 +102,15 @@ class DeviceReplica final : public Replica {
       CAIRN_RETURN_IF_ERROR(device_.SeedRandom(batch.seed, batch.first_example));
       CAIRN_RETURN_IF_ERROR(prepared->plan->scales_loss() ? RunScaled(*prepared, uploaded, gradients)
                                                           : RunAway(*prepared, uploaded, gradients));
+      if (prepared->rows != nullptr) CAIRN_RETURN_IF_ERROR(prepared->rows->Backward());
       CAIRN_RETURN_IF_ERROR(prepared->download->Announce([&](int gradient) {
         if (gradient < 0) TakeInputGradient(*prepared, Node::OfModelInput(gradient), batch);
         on_gradient(gradient);
       }));
     }
-    return Result(*prepared);
+    CAIRN_ASSIGN_OR_RETURN(BatchResult result, Result(*prepared));
+    if (prepared->rows != nullptr) result.row_gradients = prepared->rows->row_gradients();
+    return result;
   }
 
   absl::Span<float> device_gradients() override {
@@ -119,7 +124,7 @@ class DeviceReplica final : public Replica {
                     absl::FunctionRef<bool(int variable)> await) override {
     ahead_.reset();
     if (!starts_early() || batch.examples == 0 || !CheckBatch(model_, loss_, parameters, batch).ok()) return;
-    const auto prepared = PreparedFor(batch.examples);
+    const auto prepared = PreparedFor(batch);
     if (!prepared.ok()) return;
     const auto uploaded = Upload(**prepared, parameters, batch);
     if (!uploaded.ok() || !Forward(**prepared, *uploaded, batch, await).ok()) return;
@@ -132,7 +137,7 @@ class DeviceReplica final : public Replica {
     ahead_.reset();
     CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
     if (batch.examples == 0) return BatchResult{};
-    CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch.examples));
+    CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch));
     CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
     CAIRN_RETURN_IF_ERROR(prepared->plan->Evaluate(uploaded.values, uploaded.batch));
     CAIRN_RETURN_IF_ERROR(DownloadOutputs(*prepared));
@@ -149,6 +154,8 @@ class DeviceReplica final : public Replica {
     pinned_.emplace_back(host, std::move(pinned));
     return absl::OkStatus();
   }
+
+  bool pools_rows() const override { return !device_.host_memory_is_device_memory(); }
 
   bool pins() const override { return !device_.host_memory_is_device_memory(); }
 
@@ -186,9 +193,18 @@ class DeviceReplica final : public Replica {
     return prepared.plan->Forward(uploaded.values, uploaded.batch.inputs, /*training=*/true, await);
   }
 
+  // The lookup whose pooled rows are this input; -1 if the input is given.
+  static int LookupOf(const Prepared& prepared, size_t input) {
+    return prepared.rows == nullptr ? -1 : prepared.rows->LookupOf(input);
+  }
+
   // Sets where the plan writes the gradients with respect to inputs.
   static void SetInputGradients(Prepared& prepared, const BatchView& batch) {
     for (size_t i = 0; i < prepared.input_gradients.size(); ++i) {
+      if (const int lookup = LookupOf(prepared, i); lookup >= 0) {
+        prepared.plan->SetInputGradient(i, prepared.rows->gradient(lookup));
+        continue;
+      }
       const std::optional<InputGradient>& gradient = prepared.input_gradients[i];
       if (!gradient.has_value()) continue;
       prepared.plan->SetInputGradient(i, gradient->computed.Target(batch.input_gradients[i].data()));
@@ -233,6 +249,7 @@ class DeviceReplica final : public Replica {
   static absl::Status Download(Prepared& prepared, int gradient) {
     if (gradient >= 0) return prepared.download->Add(gradient);
     const auto input = static_cast<size_t>(Node::OfModelInput(gradient));
+    if (LookupOf(prepared, input) >= 0) return absl::OkStatus();  // RowPool reads it
     InputGradient& computed = *prepared.input_gradients[input];
     return prepared.download->AddInput(
         gradient, computed.computed.Target(nullptr),
@@ -281,26 +298,36 @@ class DeviceReplica final : public Replica {
     return targets_;
   }
 
-  absl::StatusOr<Prepared*> PreparedFor(int64_t examples) {
-    std::unique_ptr<Prepared>& prepared = prepared_[examples];
+  absl::StatusOr<Prepared*> PreparedFor(const BatchView& batch) {
+    std::unique_ptr<Prepared>& prepared = prepared_[batch.examples];
+    const bool pools = batch.row_bags != nullptr;
+    if (pools && !pools_rows()) {
+      return absl::InvalidArgumentError(absl::StrCat(device_.name(), " takes pooled rows, and no row_bags"));
+    }
+    if (prepared != nullptr && pools != (prepared->rows != nullptr)) {
+      return absl::InvalidArgumentError("all batches of a replica, or none, have row_bags");
+    }
     if (prepared == nullptr) {
-      auto made = CatchOutOfMemory("its buffers", [&] { return Prepare(examples); });
+      auto made = CatchOutOfMemory("its buffers", [&] { return Prepare(batch); });
       if (!made.ok()) {
         return Annotate(made.status(),
-                        absl::StrCat("a batch of ", examples, " examples on ", device_.name()));
+                        absl::StrCat("a batch of ", batch.examples, " examples on ", device_.name()));
       }
       prepared = *std::move(made);
     }
     return prepared.get();
   }
 
-  absl::StatusOr<std::unique_ptr<Prepared>> Prepare(int64_t examples) {
+  absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const BatchView& batch) {
+    const int64_t examples = batch.examples;
     CAIRN_ASSIGN_OR_RETURN(auto plan, Plan::Create(model_, loss_, device_, examples, trace_));
     const int64_t targets =
         examples * MakeLossParams(loss_, model_.output_shape(), examples).targets_per_example();
     std::vector<DeviceCopy> inputs;
+    const bool pools = batch.row_bags != nullptr;
     for (const ModelInput& input : model_.inputs()) {
-      CAIRN_ASSIGN_OR_RETURN(auto copy, DeviceCopy::Create(device_, InputFloats(input, examples), "inputs"));
+      const int64_t floats = pools && input.needs_gradient ? 0 : InputFloats(input, examples);
+      CAIRN_ASSIGN_OR_RETURN(auto copy, DeviceCopy::Create(device_, floats, "inputs"));
       inputs.push_back(std::move(copy));
     }
     CAIRN_ASSIGN_OR_RETURN(auto device_targets, DeviceCopy::Create(device_, targets, "targets"));
@@ -311,12 +338,15 @@ class DeviceReplica final : public Replica {
     for (const ModelInput& input : model_.inputs()) {
       std::optional<InputGradient>& gradient = prepared->input_gradients.emplace_back();
       PinnedInput& pinned = prepared->pinned_inputs.emplace_back();
-      if (!input.needs_gradient) continue;
+      if (!input.needs_gradient || pools) continue;
       const int64_t floats = InputFloats(input, examples);
       CAIRN_ASSIGN_OR_RETURN(auto computed, DeviceCopy::Create(device_, floats, "gradients of inputs"));
       gradient.emplace(InputGradient{.computed = std::move(computed)});
       CAIRN_ASSIGN_OR_RETURN(gradient->pinned_staging, MakeStaging(floats, gradient->staging));
       CAIRN_ASSIGN_OR_RETURN(pinned.pinned, MakeStaging(floats, pinned.host));
+    }
+    if (pools) {
+      CAIRN_ASSIGN_OR_RETURN(prepared->rows, RowPool::Create(device_, model_, *batch.row_bags, examples));
     }
     CAIRN_ASSIGN_OR_RETURN(prepared->pinned_outputs,
                            MakeStaging(examples * model_.output_shape().num_elements(), prepared->outputs));
@@ -337,7 +367,12 @@ class DeviceReplica final : public Replica {
     CAIRN_ASSIGN_OR_RETURN(const float* const values,
                            parameters_.Upload(parameters.data(), model_.num_parameters()));
     uploaded.values = ValuesFrom(values);
+    if (prepared.rows != nullptr) CAIRN_RETURN_IF_ERROR(prepared.rows->Forward(*batch.row_bags));
     for (size_t i = 0; i < prepared.inputs.size(); ++i) {
+      if (const int lookup = LookupOf(prepared, i); lookup >= 0) {
+        prepared.input_pointers[i] = prepared.rows->input(lookup);
+        continue;
+      }
       TensorView input = batch.inputs[i];
       if (AlignedBuffer& pinned = prepared.pinned_inputs[i].host; pinned.size() > 0) {
         std::memcpy(pinned.data(), input.data, static_cast<size_t>(input.bytes()));

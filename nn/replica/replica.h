@@ -61,6 +61,9 @@ class Replica {
   // Whether StartForward() does anything.
   virtual bool starts_early() const { return false; }
 
+  // Whether batches may have row_bags, which the device pools. on_gradient() is not called for inputs made from them.
+  virtual bool pools_rows() const { return false; }
+
   // Optional: pins host memory that will be passed repeatedly as parameters, gradients or inputs. A device
   // with its own memory copies it faster. The memory must stay valid until Unpin() or the replica's
   // destruction.

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Everything that needs an NVIDIA card, in one command: the conformance of the CUDA backend, the same under NVIDIA's
-# sanitizers, the benchmarks against PyTorch and cuBLAS, a cluster whose worker computes on the card, and, where there
-# are two cards, a model on both whose gradients NCCL adds up.
+# sanitizers, the benchmarks against PyTorch and cuBLAS, clusters whose worker computes on the card, one of them with
+# embedding tables, and, where there are two cards, a model on both whose gradients NCCL adds up.
 #   tests/gpu/run.sh [--build DIR] [--out DIR] [--only PART,...] [--prefix DIR] [--seconds N]
 #     --build DIR    ready-made: what pack.sh wrote, or a build with bin/ in it; else what needs no gRPC is built here
-#     --out DIR      nine files at most: summary.txt, and each part's log [build/gpu_results]
-#     --only PART    conformance, nccl, bench, train, sanitizer (or half of it: memcheck, racecheck), in order [all]
+#     --out DIR      ten files at most: summary.txt, and each part's log [build/gpu_results]
+#     --only PART    conformance, nccl, bench, train, tables, sanitizer (or half of it: memcheck, racecheck) [all]
 #     --prefix DIR   where the build finds Abseil and GoogleTest
 #     --seconds N    for all parts together; what does not fit is stopped or left out [570]
 # The training part reads MNIST from CAIRN_MNIST_DIR, else generated digits. Every part says "passed", "failed" or
@@ -14,7 +14,7 @@
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build='' out=$root/build/gpu_results only=conformance,nccl,bench,train,sanitizer prefix='' seconds=570
+build='' out=$root/build/gpu_results only=conformance,nccl,bench,train,tables,sanitizer prefix='' seconds=570
 
 usage() {
   sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2
@@ -29,7 +29,7 @@ parts=()
 for part in ${only//,/ }; do
   case $part in
     sanitizer) parts+=(memcheck racecheck) ;;
-    conformance | nccl | memcheck | racecheck | bench | train) parts+=("$part") ;;
+    conformance | nccl | memcheck | racecheck | bench | train | tables) parts+=("$part") ;;
     *) usage ;;
   esac
 done
@@ -257,6 +257,41 @@ run_train() {
       report "train, batch $batch" passed "$told"
     fi
   done
+}
+
+# A factorization machine, whose rows of embedding tables are pooled on the card: two runs with the same bits, and one
+# on the CPU that agrees with them.
+run_tables() {
+  local log=$out/tables.log run status told device losses=()
+  for program in cairn cairn-ps cairn-worker; do has tables $program || return; done
+  "${ours[@]}" "$build/bin/cairn" synthetic ctr "$work/ctr" --rows 200000 --test_rows 20000 --scale 0.01 >"$log" 2>&1
+  for run in /gpu:0 /gpu:0 /cpu:0; do
+    rm -f "$work/run.json"
+    limited 60 "${ours[@]}" "$build/bin/cairn" train "$root/deploy/examples/fm.json" --data_dir "$work/ctr" \
+      --dynamic_tables all --ps 1 --workers 1 --sync_replicas --batch_size 2000 --epochs 1 --device $run --precision fp32 \
+      --summary "$work/run.json" >>"$log" 2>&1
+    status=$?
+    if [[ $status -ne 0 || ! -s $work/run.json ]]; then
+      tail -n 15 "$log"
+      report tables failed "on $run: $(why $status)"
+      return
+    fi
+    { cat "$work/run.json" && echo; } >>"$log"
+    device=$(of_summary device)
+    if [[ ${device,,} != *${run:1:3}* ]]; then
+      report tables failed "on $device instead of $run"
+      return
+    fi
+    losses+=("$(of_summary val_loss)")
+    told+="${told:+, }$run $(of_summary examples_per_second) examples/s, validation loss ${losses[-1]}"
+  done
+  if [[ ${losses[0]} != "${losses[1]}" ]]; then
+    report tables failed "two runs differ: $told"
+  elif ! awk -v a="${losses[0]}" -v b="${losses[2]}" 'BEGIN {d = a - b; exit !(d * d <= b * b * 1e-8)}'; then
+    report tables failed "the GPU and the CPU differ: $told"
+  else
+    report tables passed "$told"
+  fi
 }
 
 if prepare; then

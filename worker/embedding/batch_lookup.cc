@@ -45,7 +45,9 @@ BatchLookup::BatchLookup(const TablePlan& plan)
       tables_(plan.tables.size()),
       lookups_(plan.model.lookups.size()),
       rows_(plan.tables.size()),
-      gradients_(plan.tables.size()) {
+      gradients_(plan.tables.size()),
+      bags_({.tables = std::vector<nn::RowBags::Table>(plan.tables.size()),
+             .lookups = std::vector<nn::RowBags::Lookup>(plan.model.lookups.size())}) {
   for (size_t i = 0; i < lookups_.size(); ++i) {
     const std::string& combiner = plan.model.lookups[i].combiner;
     if (combiner.empty()) continue;
@@ -141,16 +143,21 @@ absl::Span<const int32_t> BatchLookup::PositionsOf(size_t lookup) const {
       .subspan(lookups_[lookup].first, lookups_[lookup].count);
 }
 
+absl::Span<const float> BatchLookup::WeightsOf(size_t i) const {
+  const int weights = plan_->model.lookups[i].weights;
+  if (weights < 0) return {};
+  const TensorView& view = batch_.inputs[static_cast<size_t>(weights)];
+  const int64_t first = view.ragged() ? view.row_splits.front() : 0;
+  return {static_cast<const float*>(view.data) + first, lookups_[i].count};
+}
+
 kernels::cpu::HostBags BatchLookup::BagsOf(size_t i) const {
-  kernels::cpu::HostBags bags = {.combiner = lookups_[i].combiner,
-                                 .bags = batch_.examples,
-                                 .splits = lookups_[i].splits.data(),
-                                 .unique = PositionsOf(i).data()};
-  if (const int weights = plan_->model.lookups[i].weights; weights >= 0) {
-    const TensorView& view = batch_.inputs[static_cast<size_t>(weights)];
-    bags.weights = static_cast<const float*>(view.data) + (view.ragged() ? view.row_splits.front() : 0);
-  }
-  return bags;
+  const absl::Span<const float> weights = WeightsOf(i);
+  return {.combiner = lookups_[i].combiner,
+          .bags = batch_.examples,
+          .splits = lookups_[i].splits.data(),
+          .unique = PositionsOf(i).data(),
+          .weights = weights.empty() ? nullptr : weights.data()};
 }
 
 kernels::cpu::HostRows BatchLookup::RowsOf(size_t i) const {
@@ -193,6 +200,41 @@ absl::Span<const client::RowGradients> BatchLookup::Gradients() {
     gradients_[table] = {.table = rows_[table].table, .keys = rows_[table].keys, .gradients = gradients};
   }
   for (size_t i = 0; i < lookups_.size(); ++i) AddGradients(i);
+  return gradients_;
+}
+
+nn::BatchView BatchLookup::ViewOfBags() {
+  nn::BatchView view = batch_;
+  view.inputs.clear();
+  view.input_gradients.clear();
+  for (const int kept : plan_->model.kept_inputs)
+    view.inputs.push_back(batch_.inputs[static_cast<size_t>(kept)]);
+  for (size_t table = 0; table < tables_.size(); ++table) {
+    bags_.tables[table] = {.width = plan_->tables[table].row_elements(), .rows = rows_[table].rows};
+  }
+  for (size_t i = 0; i < lookups_.size(); ++i) {
+    const int input = plan_->model.lookups[i].input;
+    bags_.lookups[i] = {.input = input,
+                        .table = plan_->table_of_lookup[i],
+                        .combiner = lookups_[i].combiner,
+                        .splits = lookups_[i].splits,
+                        .unique = PositionsOf(i),
+                        .weights = WeightsOf(i)};
+    Shape of_batch({batch_.examples});
+    for (const int64_t dim : plan_->model.model.inputs()[static_cast<size_t>(input)].shape.dims())
+      of_batch.Append(dim);
+    view.inputs.push_back({.dtype = DType::kFloat32, .shape = of_batch, .data = nullptr});
+  }
+  view.row_bags = &bags_;
+  return view;
+}
+
+absl::Span<const client::RowGradients> BatchLookup::Gradients(
+    absl::Span<const absl::Span<const float>> of_tables) {
+  for (size_t table = 0; table < tables_.size(); ++table) {
+    gradients_[table] = {
+        .table = rows_[table].table, .keys = rows_[table].keys, .gradients = of_tables[table]};
+  }
   return gradients_;
 }
 

@@ -2,6 +2,7 @@
 // the model, and the gradients of the rows.
 //
 //   Begin(batch) ─► rows(): to be read ─► View() ─► forward and backward ─► Gradients(): to be pushed
+//                                      └─► ViewOfBags(), for a replica that pools rows ─► Gradients(of the replica)
 //
 // A row that the batch looks up several times is read once, and its gradients are added up in the order of the batch.
 // Owned by a TableReplica; one thread. Its memory stays allocated between batches.
@@ -20,6 +21,7 @@
 #include "kernels/cpu/pool_bags.h"
 #include "nn/batch.h"
 #include "nn/replace_embeddings.h"
+#include "nn/row_bags.h"
 #include "worker/embedding/table_plan.h"
 
 namespace cairn::worker {
@@ -44,6 +46,11 @@ class BatchLookup {
   nn::BatchView View(bool with_gradients);
   // [table] The gradients of the rows, from the input_gradients of the last View().
   absl::Span<const client::RowGradients> Gradients();
+
+  // The batch of the model without tables, with row_bags, which are valid until the next Begin().
+  nn::BatchView ViewOfBags();
+  // [table] The gradients of the rows that the replica has added up, which must stay valid as long as the result.
+  absl::Span<const client::RowGradients> Gradients(absl::Span<const absl::Span<const float>> of_tables);
 
  private:
   struct TableRows {
@@ -70,6 +77,8 @@ class BatchLookup {
   absl::Status CheckWeights(const nn::TableLookup& lookup, const TensorView& ids) const;
   // [id of the lookup] The index of the id's row among the distinct rows of its table.
   absl::Span<const int32_t> PositionsOf(size_t lookup) const;
+  // [id of the lookup] The weights; empty without weights.
+  absl::Span<const float> WeightsOf(size_t lookup) const;
   kernels::cpu::HostBags BagsOf(size_t lookup) const;
   kernels::cpu::HostRows RowsOf(size_t lookup) const;
   // Writes the input of the model without tables.
@@ -83,6 +92,7 @@ class BatchLookup {
   std::vector<Lookup> lookups_;
   std::vector<client::RowValues> rows_;
   std::vector<client::RowGradients> gradients_;
+  nn::RowBags bags_;
 };
 
 }  // namespace cairn::worker

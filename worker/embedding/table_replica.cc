@@ -28,13 +28,18 @@ absl::StatusOr<nn::BatchResult> TableReplica::ForwardBackward(
     absl::FunctionRef<void(int variable)> on_gradient) {
   CAIRN_RETURN_IF_ERROR(Begin(batch));
   if (options_.counters != nullptr) Count();
-  CAIRN_ASSIGN_OR_RETURN(const nn::BatchResult result,
-                         without_tables_.ForwardBackward(parameters, current_.View(/*with_gradients=*/true),
-                                                         gradients, [&](int gradient) {
-                                                           if (gradient >= 0)
-                                                             on_gradient(gradient);  // others are of inputs
-                                                         }));
-  if (batch.examples > 0) CAIRN_RETURN_IF_ERROR(rows_.PushRows(current_.Gradients()));
+  const bool pools = without_tables_.pools_rows();
+  CAIRN_ASSIGN_OR_RETURN(
+      const nn::BatchResult result,
+      without_tables_.ForwardBackward(parameters,
+                                      pools ? current_.ViewOfBags() : current_.View(/*with_gradients=*/true),
+                                      gradients, [&](int gradient) {
+                                        if (gradient >= 0) on_gradient(gradient);  // others are of inputs
+                                      }));
+  if (batch.examples > 0) {
+    CAIRN_RETURN_IF_ERROR(
+        rows_.PushRows(pools ? current_.Gradients(result.row_gradients) : current_.Gradients()));
+  }
   return result;
 }
 
@@ -70,7 +75,9 @@ absl::StatusOr<nn::BatchResult> TableReplica::Evaluate(absl::Span<const float> p
                                                        const nn::BatchView& batch) {
   CAIRN_RETURN_IF_ERROR(evaluated_.Begin(batch));
   CAIRN_RETURN_IF_ERROR(rows_.ReadRows(evaluated_.rows()));
-  return without_tables_.Evaluate(parameters, evaluated_.View(/*with_gradients=*/false));
+  return without_tables_.Evaluate(parameters, without_tables_.pools_rows()
+                                                  ? evaluated_.ViewOfBags()
+                                                  : evaluated_.View(/*with_gradients=*/false));
 }
 
 }  // namespace cairn::worker

@@ -2,7 +2,6 @@
 #include "worker/embedding/table_replica.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu/device.h"
 #include "tests/unit/nn/host_tables.h"
+#include "tests/unit/worker/embedding/fake_rows.h"
 #include "worker/embedding/table_plan.h"
 
 namespace cairn::worker {
@@ -19,59 +19,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// Rows in memory. A row begins at its id in all columns.
-class FakeRows final : public client::RowExchange {
- public:
-  absl::Status ReadRows(absl::Span<const client::RowValues> tables) override {
-    for (const client::RowValues& table : tables) {
-      for (size_t i = 0; i < table.keys.size(); ++i) {
-        const size_t width = table.rows.size() / table.keys.size();
-        const std::vector<float>& row = Row(table.table, table.keys[i], width);
-        std::copy(row.begin(), row.end(), table.rows.begin() + static_cast<std::ptrdiff_t>(i * width));
-      }
-    }
-    ++reads;
-    return absl::OkStatus();
-  }
-  absl::Status BeginRead(absl::Span<const client::RowValues> tables) override {
-    ++begun;
-    return WantRows(tables);
-  }
-  absl::Status FinishRead() override {
-    --begun;
-    return absl::OkStatus();
-  }
-  void DropReads() override { begun = 0; }
-  absl::Status PushRows(absl::Span<const client::RowGradients> tables) override {
-    ++pushes;
-    for (const client::RowGradients& table : tables) {
-      for (size_t i = 0; i < table.keys.size(); ++i) {
-        const size_t width = table.gradients.size() / table.keys.size();
-        const auto begin = table.gradients.begin() + static_cast<std::ptrdiff_t>(i * width);
-        EXPECT_TRUE(
-            pushed.emplace(std::pair(table.table, table.keys[i]), std::vector(begin, begin + width)).second);
-      }
-    }
-    return absl::OkStatus();
-  }
-  absl::Status WantRows(absl::Span<const client::RowValues> tables) override {
-    --reads;
-    return ReadRows(tables);
-  }
-
-  std::vector<float>& Row(int table, int64_t key, size_t width) {
-    const auto [row, is_new] = rows_.try_emplace({table, key});
-    if (is_new) row->second.assign(width, static_cast<float>(key));
-    return row->second;
-  }
-  std::map<std::pair<int, int64_t>, std::vector<float>> pushed;
-  int reads = 0, pushes = 0;
-  int begun = 0;  // reads that have begun and not been finished
-
- private:
-  std::map<std::pair<int, int64_t>, std::vector<float>> rows_;
-};
 
 // Ids [3] of two layers that share no table, next to two numbers.
 constexpr char kModel[] = R"({"class_name": "Functional", "config": {"name": "m", "layers": [
