@@ -35,14 +35,14 @@ def report(worker, values):
     np.savez(pathlib.Path(os.environ[RESULTS], f"{worker}.npz"), **{name: np.asarray(value) for name, value in values.items()})
 
 
-def train(program, workers=2, **environment):
+def train(program, workers=2):
     """[worker]: what it reported."""
     with tempfile.TemporaryDirectory() as folder:
         run = pathlib.Path(os.environ["CAIRN_BIN_DIR"], "cairn")
         path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
         done = subprocess.run([run, "run", "--ps", "1", "--workers", str(workers), program], check=False, capture_output=True,
                               text=True, timeout=SECONDS, cwd=folder,
-                              env={**os.environ, "PATH": path, RESULTS: folder, "PYTHONDONTWRITEBYTECODE": "1", **environment})
+                              env={**os.environ, "PATH": path, RESULTS: folder, "PYTHONDONTWRITEBYTECODE": "1"})
         if done.returncode != 0:
             raise AssertionError(f"cairn run exited with {done.returncode}:\n{done.stdout}\n{done.stderr}")
         return [dict(np.load(pathlib.Path(folder, f"{worker}.npz"))) for worker in range(workers)]

@@ -5,6 +5,7 @@ import os
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 
@@ -155,6 +156,22 @@ class FitTest(unittest.TestCase):
                      "'sequential/bounded/kernel' has a constraint")):
                 with self.subTest(words), self.assertRaisesRegex(cairn.InvalidArgument, words):
                     cairn.keras.Optimizer(optimizer, make(), job)
+            with (mock.patch.object(keras.backend, "backend", return_value="jax"),
+                  self.assertRaisesRegex(cairn.InvalidArgument, "backend 'jax'.*KERAS_BACKEND=torch")):
+                cairn.keras.Optimizer("sgd", make_model(), job)
+
+    def test_gradients_leave_before_backward_ends(self):
+        with cairn.local() as job:
+            model = make_model()
+            optimizer = cairn.keras.Optimizer("sgd", model, job)
+            sent, step = [], optimizer._worker._distributed.step
+
+            def counting_step(**options):
+                sent.append(sum(parameter.sent is not None for parameter in optimizer._worker._distributed._trained))
+                step(**options)
+            with mock.patch.object(optimizer._worker._distributed, "step", counting_step):
+                fit(model, optimizer, *frameworks.batches(count=3), epochs=1)
+            self.assertEqual(sent, [0, 4, 4])
 
 
 if __name__ == "__main__":
