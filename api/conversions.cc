@@ -177,11 +177,15 @@ std::string DescribeModel(const Job& job) {
                                                        nlohmann::json::error_handler_t::replace);
 }
 
+std::string ModelHash(const Job& job) {
+  return Sha256Hex(DescribeModel(job));
+}
+
 absl::StatusOr<v1::Job> ToProto(const Job& job, const SessionOptions& options) {
   CAIRN_RETURN_IF_ERROR(CheckWorkers(job, options));
   v1::Job proto;
   proto.set_mode(ToProto(job.mode));
-  proto.set_model_sha256(Sha256Hex(DescribeModel(job)));
+  proto.set_model_sha256(ModelHash(job));
   for (int worker = 0; worker < job.workers; ++worker) proto.add_workers(absl::StrCat("worker/", worker));
   for (const std::string& server : options.connect.servers) proto.add_servers(server);
   if (job.mode == Mode::kSync && !job.work_queue.has_value()) {

@@ -24,6 +24,8 @@ absl::StatusOr<std::vector<net::VariableInfo>> VariablesOf(const Job& job);
 
 // The names and shapes of the variables as JSON: what a job's programs and its checkpoints must agree on.
 std::string DescribeModel(const Job& job);
+// The SHA-256 of that, in hex.
+std::string ModelHash(const Job& job);
 
 v1::OptimizerConfig ToProto(const Optimizer& optimizer);
 

@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,8 @@
 
 namespace cairn {
 namespace {
+
+std::atomic<bool> disabled{false};
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   switch (level) {
@@ -79,6 +82,10 @@ void StartLogging(const std::string& task, LogLevel level, LogFormat format) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+void DisableLogging() {
+  disabled = true;
+}
+
 std::string JsonLogLine(const std::string& task, LogLevel level, const std::string& text) {
   const nlohmann::ordered_json line = {
       {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone())},
@@ -89,6 +96,7 @@ std::string JsonLogLine(const std::string& task, LogLevel level, const std::stri
 }
 
 void Log(LogLevel level, const std::string& text) {
+  if (disabled) return;
   spdlog::logger* const logger = spdlog::default_logger_raw();
   if (!logger->should_log(ToSpdlog(level))) return;
   const std::string line = OneLine(text);

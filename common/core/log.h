@@ -16,6 +16,9 @@ enum class LogFormat { kText, kJson };
 // in every line. Lines are colored on a terminal unless NO_COLOR is set in the environment (no-color.org).
 void StartLogging(const std::string& task, LogLevel level, LogFormat format = LogFormat::kText);
 
+// For a library in another program: from now on, nothing is logged. Any thread.
+void DisableLogging();
+
 // {"time":"2026-11-20T07:46:00.123Z","level":"warning","task":"worker/1","message":"text"} with the current
 // time, and a newline.
 std::string JsonLogLine(const std::string& task, LogLevel level, const std::string& text);

@@ -81,7 +81,7 @@ const std::vector<Room>& Rooms() {
       // It checks settings of groups as the servers do.
       {"api",
        {"api", "client", "common", "embedding/store/unique_keys.h", "optim/optimizer.h", "optim/store",
-        "proto", "worker/checkpoint", "worker/tables"},
+        "proto", "worker/allreduce", "worker/checkpoint", "worker/peer", "worker/tables"},
        true},
       {"worker/embedding",
        {"client", "common", "embedding", "kernels/bag_pool.h", "kernels/cpu/pool_bags.h", "nn",

@@ -234,11 +234,10 @@ absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Member::PassState(
     return mine;
   }
   MutexLock lock(mutex_);
-  while (Fault(agreement.ring_epoch).ok() && states_.received() < options_.state_size) {
+  while (Fault(agreement.ring_epoch).ok() && !states_.HasAllValues()) {
     if (SteadyNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("the values of ", name(agreement.source),
-                                                      " have not arrived in time: ", states_.received(),
-                                                      " of ", options_.state_size));
+                                                      " have not arrived in time: ", states_.Received()));
     }
     changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, SteadyNow() + kLookEvery));
   }

@@ -54,8 +54,8 @@ class Member final : public RingHost {
     net::DataEndpoint data_endpoint{};  // the data channel's address of this worker
     v1::Job job;                        // its run_id is not used
     std::vector<net::VariableInfo> variables;
-    int64_t size = 0;                           // elements of the variables
-    int64_t state_size = 0;                     // elements of the values and all slots
+    int64_t size = 0;        // elements of the variables
+    int64_t state_size = 0;  // elements of the values and all slots; 0: the worker that passes them says
     Duration lease = std::chrono::seconds(10);  // a left neighbour that is silent for longer is lost
     // Called about every 10 s while this worker waits for others. May be null.
     std::function<void(const std::string&)> say{};

@@ -130,6 +130,7 @@ void RightNeighbour::SendValues(int64_t ring_epoch, const std::shared_ptr<const 
   for (int64_t offset = 0; offset < values->size(); offset += kMaxChunkFloats) {
     v1::RingHeader header;
     header.mutable_values()->set_offset(offset);
+    header.mutable_values()->set_total(values->size());
     const int64_t count = std::min(kMaxChunkFloats, values->size() - offset);
     const absl::Span<const float> chunk(values->data() + offset, static_cast<size_t>(count));
     Send(ring_epoch, header, {&chunk, 1}, values);

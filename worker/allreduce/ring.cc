@@ -1,6 +1,7 @@
 #include "worker/allreduce/ring.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -23,6 +24,7 @@ Ring::Ring(Options options, SendToRight send)
     : options_(std::move(options)), plan_(options_.plan), send_(std::move(send)), step_(options_.version) {
   for (Round& round : rounds_) {
     round.sums = std::make_shared<AlignedBuffer>(plan_.workers > 1 ? plan_.size : 0);
+    round.frames = std::make_shared<const std::shared_ptr<AlignedBuffer>>(round.sums);
   }
   Reset(rounds_[static_cast<size_t>((step_ + 1) % 2)], step_ + 1);
   Reset(rounds_[static_cast<size_t>(step_ % 2)], step_);
@@ -41,13 +43,14 @@ void Ring::Reset(Round& round, int64_t step) const {
 }
 
 void Ring::Begin(int64_t examples, absl::Span<const float> gradients, bool end,
-                 std::optional<float> learning_rate) {
+                 std::optional<float> learning_rate, bool done) {
   CAIRN_CHECK(examples == 0 || static_cast<int64_t>(gradients.size()) == plan_.size);
   v1::RingHeader header;
   v1::StepRecord& record = *header.mutable_record();
   record.set_worker(options_.worker);
   record.set_examples(examples);
   record.set_end(end);
+  record.set_done(done);
   if (learning_rate.has_value()) record.set_learning_rate(*learning_rate);
   Round* begun;
   {
@@ -254,7 +257,7 @@ void Ring::SendChunk(const Round& round, size_t index, bool mean) const {
   header.mutable_gradient()->set_index(static_cast<int>(index));
   header.mutable_gradient()->set_mean(mean);
   const absl::Span<const float> values(round.sums->data() + chunk.begin, static_cast<size_t>(chunk.size()));
-  send_(header, {&values, 1}, round.sums);
+  send_(header, {&values, 1}, round.frames);
 }
 
 bool Ring::Done(const Round& round) const {
@@ -282,16 +285,25 @@ absl::StatusOr<Ring::Step> Ring::Await(TimePoint deadline) {
 }
 
 Ring::Step Ring::ResultOf(const Round& round) const {
-  Step step = {.records = {}, .end = round.end};
+  Step step = {.records = {}, .end = round.end, .done = true};
   for (const auto& record : round.records) {
     step.records.push_back(*record);
     step.examples += record->examples();
+    step.done = step.done && record->done();
   }
   if (!round.weighed) return step;
   step.weight = round.weight;
   step.total = round.total;
   step.mean = plan_.workers > 1 ? round.sums->data() : round.gradients.data();
+  if (plan_.workers > 1) step.memory = round.sums;
   return step;
+}
+
+bool Ring::HasSent() const {
+  MutexLock lock(mutex_);
+  const bool sent = rounds_[static_cast<size_t>(step_ % 2)].frames.use_count() == 1;
+  std::atomic_thread_fence(std::memory_order_acquire);  // what read the frames has happened before
+  return sent;
 }
 
 std::optional<Ring::Step> Ring::Ended() const {

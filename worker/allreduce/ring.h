@@ -50,26 +50,30 @@ class Ring {
   struct Step {
     std::vector<v1::StepRecord> records;  // [worker]
     bool end = false;                     // a worker ended training: there is no mean
+    bool done = false;                    // no worker has gradients of its own any more
     int64_t examples = 0;                 // the sum over all workers
     // The weight of this worker's gradient in the sum, and the divisor of the sum: whole numbers. 0 if there
     // are no examples, or at the end.
     float weight = 0, total = 0;
     // [plan.size], valid until the next step begins. Null if there are no examples, or at the end.
     const float* mean = nullptr;
+    std::shared_ptr<AlignedBuffer> memory{};  // of `mean`; null with one worker, whose gradient is the mean
   };
 
   Ring(Options options, SendToRight send);
 
   // Begins the step after the last one, with `gradients` (plan.size elements). An announced gradient must not
   // change, and all gradients must stay valid until Await has returned. They are not read if there are no
-  // examples or `end` is true.
+  // examples or `end` is true. `done`: this worker has no more gradients of its own.
   void Begin(int64_t examples, absl::Span<const float> gradients, bool end = false,
-             std::optional<float> learning_rate = {}) ABSL_LOCKS_EXCLUDED(mutex_);
+             std::optional<float> learning_rate = {}, bool done = false) ABSL_LOCKS_EXCLUDED(mutex_);
   // The gradient of this variable is final. To be called once per variable, after Begin.
   void Announce(int variable) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for the end of the step. DEADLINE_EXCEEDED, with what is missing; otherwise the reason given to
   // Fail().
   absl::StatusOr<Step> Await(TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  // After Await: whether the mean of the step has left for the right neighbour, so that its memory may change.
+  bool HasSent() const ABSL_LOCKS_EXCLUDED(mutex_);
   // For a ring with an empty plan, which passes records only: the result of the current step, if it has
   // ended.
   std::optional<Step> Ended() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -109,6 +113,7 @@ class Ring {
     std::vector<State> states;     // [chunk]
     size_t left = 0;               // number of chunks without their mean
     std::shared_ptr<AlignedBuffer> sums;
+    std::shared_ptr<const void> frames;  // the owner of `sums` for frames on their way
   };
 
   int right() const { return (options_.worker + 1) % plan_.workers; }

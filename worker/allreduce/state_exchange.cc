@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "common/memory/out_of_memory.h"
 
 namespace cairn::allreduce {
 
@@ -65,7 +66,7 @@ void StateExchange::Accept(Agreement agreement, int64_t ring_epoch) {
                          const std::shared_ptr<const void>& owner) {
         options_.send(ring_epoch, header, payload, owner);
       });
-  if (agreement.passes && agreement.source != options_.worker) {
+  if (agreement.passes && agreement.source != options_.worker && options_.state_size > 0) {
     values_ = std::make_shared<AlignedBuffer>(options_.state_size);
   }
   agreement_ = std::move(agreement);
@@ -84,7 +85,19 @@ std::string StateExchange::InStep() const {
   return absl::StrCat(" in step ", agreement_->ring->step());
 }
 
-absl::Status StateExchange::CheckValues(const v1::StateChunk& chunk, int64_t bytes) const {
+std::string StateExchange::Received() const {
+  return absl::StrCat(received_, " of ", values_ == nullptr ? 0 : values_->size());
+}
+
+absl::Status StateExchange::CheckValues(const v1::StateChunk& chunk, int64_t bytes) {
+  constexpr int64_t kMaxElements = int64_t{1} << 38;
+  const bool awaited = agreement_.has_value() && agreement_->passes && agreement_->source != options_.worker;
+  if (awaited && values_ == nullptr && chunk.total() > 0 && chunk.total() <= kMaxElements) {
+    CAIRN_RETURN_IF_ERROR(CatchOutOfMemory("the values of another worker", [&] {
+      values_ = std::make_shared<AlignedBuffer>(chunk.total());
+      return absl::OkStatus();
+    }));
+  }
   const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
   if (values_ != nullptr && chunk.offset() == received_ && count > 0 &&
       bytes % static_cast<int64_t>(sizeof(float)) == 0 && count <= values_->size() - received_) {

@@ -27,7 +27,7 @@ class StateExchange {
     int worker = 0;                  // position among the workers
     std::vector<std::string> names;  // [worker] "worker/1 at host:2222"
     int64_t final_version = 0;       // of the job
-    int64_t state_size = 0;          // elements of the values and all slots
+    int64_t state_size = 0;          // elements of the values and all slots; 0: the source says
     ChunkPlan plan;                  // of a gradient
     // [variable + 1] The offset of each variable in the gradient, and the end.
     std::vector<int64_t> variable_begins;
@@ -58,12 +58,14 @@ class StateExchange {
   std::string InStep() const;
 
   // If the agreement passes values to this worker: the values of the source, of which CountValues() elements
-  // are here. Otherwise null.
+  // are here. Otherwise null, and until the first chunk if the source says how many there are.
   const std::shared_ptr<AlignedBuffer>& values() const { return values_; }
   // INVALID_ARGUMENT if these bytes are not the next ones.
-  absl::Status CheckValues(const v1::StateChunk& chunk, int64_t bytes) const;
+  absl::Status CheckValues(const v1::StateChunk& chunk, int64_t bytes);
+  bool HasAllValues() const { return values_ != nullptr && received_ == values_->size(); }
   void CountValues(int64_t elements) { received_ += elements; }
-  int64_t received() const { return received_; }
+  // "3 of 6".
+  std::string Received() const;
 
  private:
   int workers() const { return static_cast<int>(options_.names.size()); }

@@ -204,6 +204,42 @@ TEST(Ring, OneWorkerEndsTrainingForAll) {
   }
 }
 
+TEST(Ring, AWorkerThatIsDoneTakesPartUntilAllAre) {
+  Circle circle(2, 2);
+  const std::vector<float> gradient = {4, 8};
+  for (const bool all : {false, true}) {
+    circle[0].Begin(0, gradient, /*end=*/false, /*learning_rate=*/{}, /*done=*/true);
+    circle[1].Begin(all ? 0 : 3, gradient, /*end=*/false, /*learning_rate=*/{}, /*done=*/all);
+    circle[1].Announce(0);
+    circle.Carry();
+    for (int worker = 0; worker < 2; ++worker) {
+      const Ring::Step step = circle[worker].Await(TimePoint::max()).value();
+      EXPECT_EQ(step.done, all);
+      EXPECT_EQ(step.mean == nullptr, all);
+    }
+  }
+}
+
+TEST(Ring, TheMemoryOfTheMeanIsFreeWhenItsFramesHaveLeft) {
+  std::vector<std::shared_ptr<const void>> on_their_way;
+  Ring ring({.worker = 0, .version = 0, .plan = ChunkPlan::Make(2, 2), .variable_begins = {0, 2}},
+            [&](const v1::RingHeader&, net::FloatSpans payload, const std::shared_ptr<const void>& owner) {
+              if (!payload.empty()) on_their_way.push_back(owner);
+            });
+  const std::vector<float> gradient = {4, 8};
+  ring.Begin(1, gradient);
+  ring.Announce(0);
+  v1::StepRecord record;
+  record.set_worker(1);
+  record.set_step(1);
+  record.set_examples(1);
+  ASSERT_TRUE(ring.OnRecord(record).ok());
+  EXPECT_FALSE(on_their_way.empty());
+  EXPECT_FALSE(ring.HasSent());
+  on_their_way.clear();
+  EXPECT_TRUE(ring.HasSent());
+}
+
 TEST(Ring, ALearningRateArrivesWithItsStep) {
   Circle circle(2, 4);
   const std::vector<float> gradient(4, 1);

@@ -87,5 +87,28 @@ TEST_F(StateExchangeTest, ValuesArriveInOrderAndOnlyIfTheyAreNeeded) {
   EXPECT_TRUE(states_.CheckValues(ChunkAt(2), 16).ok());
 }
 
+TEST_F(StateExchangeTest, TheSourceMaySayHowManyValuesThereAre) {
+  StateExchange states({.worker = 1,
+                        .names = {"worker/0 at a:1", "worker/1 at b:1"},
+                        .final_version = 10,
+                        .state_size = 0,
+                        .plan = ChunkPlan::Make(4, 2),
+                        .variable_begins = {0, 4},
+                        .send = nullptr});
+  v1::StateChunk chunk = ChunkAt(0);
+  chunk.set_total(3);
+  EXPECT_FALSE(states.CheckValues(chunk, 8).ok()) << "there is no agreement";
+  EXPECT_TRUE(states.Add(1, StateOf(1, false)).ok());
+  EXPECT_TRUE(states.Add(1, StateOf(0, true)).ok());
+  EXPECT_FALSE(states.CheckValues(ChunkAt(0), 8).ok()) << "it does not say";
+  ASSERT_TRUE(states.CheckValues(chunk, 8).ok());
+  EXPECT_EQ(states.values()->size(), 3);
+  states.CountValues(2);
+  EXPECT_FALSE(states.HasAllValues());
+  EXPECT_FALSE(states.CheckValues(ChunkAt(2), 8).ok()) << "more than there are";
+  states.CountValues(1);
+  EXPECT_TRUE(states.HasAllValues());
+}
+
 }  // namespace
 }  // namespace cairn::allreduce

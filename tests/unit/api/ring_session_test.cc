@@ -1,0 +1,214 @@
+#include "api/ring_session.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/system/thread.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cairn::api {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+int FreePort() {
+  const int probe = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {
+      .sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  socklen_t size = sizeof address;
+  EXPECT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  close(probe);
+  return ntohs(address.sin_port);
+}
+
+// Workers in this process, each with a state of its own.
+class RingSessionTest : public testing::Test {
+ protected:
+  struct Program {
+    std::unique_ptr<RingSession> session;
+    std::string state;
+    bool loaded = false;
+  };
+
+  explicit RingSessionTest(size_t workers = 2) : programs_(workers) {
+    for (size_t i = 0; i < workers; ++i) {
+      addresses_.push_back(absl::StrCat("127.0.0.1:", FreePort()));
+      programs_[i].state = absl::StrCat("first of ", i);
+    }
+  }
+
+  absl::Status Open(size_t worker, const std::string& description = "sum") {
+    Program& program = programs_[worker];
+    AllReduceOptions options = {.workers = addresses_,
+                                .worker = static_cast<int>(worker),
+                                .description = description,
+                                .save =
+                                    [&program](std::string* state) {
+                                      *state = program.state;
+                                      return Status();
+                                    },
+                                .load =
+                                    [&program](const std::string& state) {
+                                      program.state = state;
+                                      program.loaded = true;
+                                      return Status();
+                                    }};
+    options.connect.connect_timeout = std::chrono::seconds(20);
+    options.step_timeout = std::chrono::seconds(20);
+    auto opened = RingSession::Open(Job{.variables = {{.name = "a", .shape = {2}}, {.name = "b"}}}, options);
+    if (opened.ok()) program.session = *std::move(opened);
+    return opened.status();
+  }
+  void InParallel(const std::function<void(size_t)>& body) {
+    std::vector<Thread> threads;
+    for (size_t i = 0; i < programs_.size(); ++i) threads.emplace_back("worker", [&body, i] { body(i); });
+  }
+  void OpenAll() {
+    InParallel([this](size_t worker) { EXPECT_EQ(Open(worker), absl::OkStatus()); });
+  }
+  RingSession& session(size_t worker) { return *programs_[worker].session; }
+  // A step with gradients of `value`; returns the mean.
+  std::vector<float> Step(size_t worker, float value, int64_t examples) {
+    for (float& gradient : session(worker).gradients()) gradient = value;
+    EXPECT_EQ(session(worker).BeginStep(examples, false), absl::OkStatus());
+    EXPECT_EQ(session(worker).Announce(1), absl::OkStatus());
+    const auto step = session(worker).FinishStep();
+    EXPECT_EQ(step.status(), absl::OkStatus());
+    const auto mean = session(worker).mean().values;
+    return {mean.begin(), mean.end()};
+  }
+  void EndAll() {
+    InParallel([this](size_t worker) {
+      absl::StatusOr<AllReduceStep> step;
+      do {
+        ASSERT_EQ(session(worker).BeginStep(0, /*done=*/true), absl::OkStatus());
+        step = session(worker).FinishStep();
+        ASSERT_EQ(step.status(), absl::OkStatus());
+      } while (!step->done);
+      EXPECT_EQ(session(worker).End(), absl::OkStatus());
+    });
+  }
+
+  std::vector<std::string> addresses_;
+  std::vector<Program> programs_;
+};
+
+TEST_F(RingSessionTest, AllWorkersGetTheStateOfTheChiefAndTheWeightedMean) {
+  OpenAll();
+  EXPECT_EQ(programs_[1].state, "first of 0");
+  EXPECT_FALSE(programs_[0].loaded);
+  std::vector<std::vector<float>> means(2);
+  InParallel([&](size_t worker) {
+    means[worker] = Step(worker, worker == 0 ? 1.0f : 5.0f, worker == 0 ? 3 : 1);
+    EXPECT_EQ(session(worker).AwaitSent(), absl::OkStatus());
+  });
+  EXPECT_THAT(means, Each(ElementsAre(2, 2, 2)));
+  EXPECT_EQ(session(1).version(), 1);
+  EndAll();
+}
+
+TEST_F(RingSessionTest, AWorkerThatIsDoneTakesPartUntilAllAre) {
+  OpenAll();
+  InParallel([&](size_t worker) {
+    for (int step = 0; step < 3; ++step) {
+      if (worker == 1) {
+        EXPECT_THAT(Step(1, 4, 2), ElementsAre(4, 4, 4));
+        continue;
+      }
+      ASSERT_EQ(session(0).BeginStep(0, /*done=*/true), absl::OkStatus());
+      EXPECT_EQ(session(0).FinishStep()->examples, 2);
+      EXPECT_EQ(session(0).mean().values[0], 4);
+    }
+  });
+  EXPECT_EQ(session(0).End().code(), absl::StatusCode::kFailedPrecondition) << "not all are done";
+  EndAll();
+}
+
+TEST_F(RingSessionTest, AStepThatIsTakenBackIsRepeatedByAll) {
+  OpenAll();
+  InParallel([&](size_t worker) {
+    if (worker == 0) {
+      bool loaded = true;
+      for (float& gradient : session(0).gradients()) gradient = 7;
+      ASSERT_EQ(session(0).BeginStep(9, false), absl::OkStatus());
+      ASSERT_EQ(session(0).Announce(1), absl::OkStatus());
+      ASSERT_EQ(session(0).CancelStep(&loaded), absl::OkStatus());
+      EXPECT_THAT(Step(0, 1, 1), ElementsAre(2, 2, 2));
+      return;
+    }
+    for (float& gradient : session(1).gradients()) gradient = 3;
+    ASSERT_EQ(session(1).BeginStep(1, false), absl::OkStatus());
+    const absl::Status failure = session(1).FinishStep().status();
+    EXPECT_THAT(std::string(failure.message()), HasSubstr("worker/0 has taken back its gradient"));
+    bool loaded = true;
+    ASSERT_EQ(session(1).Recover(failure, &loaded), absl::OkStatus());
+    EXPECT_FALSE(loaded);
+    EXPECT_THAT(Step(1, 3, 1), ElementsAre(2, 2, 2));
+  });
+  EndAll();
+}
+
+TEST_F(RingSessionTest, AWorkerThatReturnsTakesOverTheStateOfTheOthers) {
+  OpenAll();
+  InParallel([&](size_t worker) {
+    Step(worker, 1, 1);
+    programs_[worker].state = "after 1";
+  });
+  programs_[0] = {.session = nullptr, .state = "a new process", .loaded = false};  // the chief is lost
+  InParallel([&](size_t worker) {
+    if (worker == 0) {
+      ASSERT_EQ(Open(0), absl::OkStatus());
+    } else {
+      ASSERT_EQ(session(1).BeginStep(1, false), absl::OkStatus());
+      bool loaded = true;
+      ASSERT_EQ(session(1).Recover(session(1).FinishStep().status(), &loaded), absl::OkStatus());
+      EXPECT_FALSE(loaded);
+    }
+    EXPECT_THAT(Step(worker, worker == 0 ? 3.0f : 5.0f, 1), ElementsAre(4, 4, 4));
+  });
+  EXPECT_EQ(programs_[0].state, "after 1");
+  EXPECT_EQ(session(0).version(), 2);
+  EndAll();
+}
+
+TEST_F(RingSessionTest, WorkersWithAnotherDescriptionAreRefused) {
+  InParallel([this](size_t worker) {
+    const absl::Status status = Open(worker, worker == 0 ? "Adam" : "SGD");
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("Adam"));
+  });
+}
+
+TEST_F(RingSessionTest, WrongUseIsNamed) {
+  addresses_.resize(1);
+  programs_.resize(1);
+  EXPECT_THAT(std::string(Open(0).message()), "");
+  EXPECT_THAT(std::string(session(0).Announce(0).message()), HasSubstr("no step is in progress"));
+  EXPECT_THAT(std::string(session(0).BeginStep(-1, false).message()), HasSubstr("-1 examples"));
+  ASSERT_EQ(session(0).BeginStep(1, false), absl::OkStatus());
+  EXPECT_THAT(std::string(session(0).BeginStep(1, false).message()), HasSubstr("a step is in progress"));
+  EXPECT_THAT(std::string(session(0).Announce(2).message()), HasSubstr("no variable 2"));
+  ASSERT_EQ(session(0).Announce(0), absl::OkStatus());
+  EXPECT_THAT(std::string(session(0).Announce(0).message()), HasSubstr("'a' has been sent already"));
+  ASSERT_EQ(session(0).FinishStep().status(), absl::OkStatus());
+  AllReduceOptions options = {.workers = {"127.0.0.1:1"}, .worker = 1};
+  options.save = [](std::string*) { return Status(); };
+  options.load = [](const std::string&) { return Status(); };
+  EXPECT_THAT(std::string(RingSession::Open(Job{.variables = {{.name = "a"}}}, options).status().message()),
+              HasSubstr("AllReduceOptions::worker: 1, must be in [0, 1)"));
+}
+
+}  // namespace
+}  // namespace cairn::api
