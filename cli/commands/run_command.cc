@@ -57,7 +57,8 @@ class RunCommand final : public Command {
                     {},
                     kProgram}});
     AddFlags(app, "Local cluster",
-             {{"--ps N", &num_servers_, "Number of parameter servers", WholeNumberFrom(1)},
+             {{"--ps N", &num_servers_,
+               "Number of parameter servers; 0: none, for programs that use all-reduce", WholeNumberFrom(0)},
               {"--workers N", &num_workers_, "Number of workers; they share the cores", WholeNumberFrom(1)},
               {"--threads N", &threads_,
                "OMP_NUM_THREADS of each worker; 0: as in the environment, else the cores divided by the "
@@ -125,7 +126,7 @@ class RunCommand final : public Command {
                             .environment = job->environment()});
     std::move(workers.begin(), workers.end(), std::back_inserter(tasks));
     IgnoreBrokenPipes();
-    if (isatty(STDERR_FILENO)) job->PrintHowToWatch(log);
+    if (num_servers_ > 0 && isatty(STDERR_FILENO)) job->PrintHowToWatch(log);
     Supervisor supervisor(
         {.program = kRunProgram, .json = log_format_ == "json", .end_limit = kServersGrace, .progress = [&] {
            return job->step();

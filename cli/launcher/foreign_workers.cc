@@ -58,6 +58,10 @@ absl::StatusOr<std::string> FileOf(const std::string& name, const std::string& p
                    IsFile(name) ? absl::StrCat("; the one in this directory is ./", name) : ""));
 }
 
+std::string AddressList(const std::vector<int>& ports) {
+  return absl::StrJoin(ports, ",", [](std::string* out, int port) { out->append(LocalAddress(port)); });
+}
+
 std::string TfConfig(const ForeignWorkersArgs& args, size_t worker) {
   const auto list = [](const std::vector<int>& ports) {
     return absl::StrJoin(ports, ", ", [](std::string* out, int port) {
@@ -79,9 +83,9 @@ void Set(std::vector<std::string>& environment, absl::string_view name, absl::st
 std::vector<std::string> EnvironmentOf(const ForeignWorkersArgs& args, size_t worker) {
   std::vector<std::string> environment = args.environment;
   const std::string rank = absl::StrCat(worker), size = absl::StrCat(args.worker_ports.size());
-  Set(environment, "CAIRN_SERVERS", absl::StrJoin(args.server_ports, ",", [](std::string* out, int port) {
-        out->append(LocalAddress(port));
-      }));
+  Set(environment, "CAIRN_SERVERS", AddressList(args.server_ports));
+  Set(environment, "CAIRN_WORKERS", AddressList(args.worker_ports));
+  Set(environment, "CAIRN_REUSE_PORT", "1");
   Set(environment, "RANK", rank);
   Set(environment, "LOCAL_RANK", rank);
   Set(environment, "WORLD_SIZE", size);

@@ -19,7 +19,7 @@ absl::StatusOr<std::vector<std::string>> ResolveProgram(const std::vector<std::s
 
 struct ForeignWorkersArgs {
   std::vector<std::string> command;      // of every worker
-  std::vector<int> server_ports;         // [ps]
+  std::vector<int> server_ports;         // [ps]; may be empty
   std::vector<int> worker_ports;         // [worker]
   int master_port = 0;                   // MASTER_PORT; nothing listens there
   int threads = 0;                       // OMP_NUM_THREADS; 0: see default_threads
@@ -31,6 +31,8 @@ struct ForeignWorkersArgs {
 // One task for each of `worker_ports`. All have Role::kWorker: a program without Cairn's flags has no chief
 // that the launcher knows. The environment of worker R of N:
 //   CAIRN_SERVERS             "127.0.0.1:2222,127.0.0.1:2223"
+//   CAIRN_WORKERS             the addresses of all workers, in the same form
+//   CAIRN_REUSE_PORT          1: the launcher reserves the workers' ports, so they listen with SO_REUSEPORT
 //   RANK, LOCAL_RANK          R
 //   WORLD_SIZE, LOCAL_WORLD_SIZE  N
 //   MASTER_ADDR, MASTER_PORT  a free address for torch.distributed

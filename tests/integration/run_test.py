@@ -73,6 +73,16 @@ class RunTest(IntegrationTest):
             self.assertEqual(len(set(config["cluster"]["ps"] + config["cluster"]["worker"])), 5)
             self.assertEqual(config["task"], {"type": "worker", "index": int(worker)})
 
+    def test_workers_alone_can_listen_on_their_addresses(self):
+        run = self.start_run("--ps=0", "--workers=2", self.program(
+            "import os, socket\n"
+            "assert os.environ['CAIRN_SERVERS'] == '' and os.environ['CAIRN_REUSE_PORT'] == '1'\n"
+            "host, port = os.environ['CAIRN_WORKERS'].split(',')[int(os.environ['RANK'])].split(':')\n"
+            "socket.create_server((host, int(port)), reuse_port=True).close()\n"
+            "print('listened', port)\n"))
+        self.assert_exit(DONE, run)
+        self.assertEqual(len({text for texts in self.lines(run).values() for text in texts}), 2)
+
     def test_a_program_can_listen_on_the_master_port(self):
         run = self.start_run(self.program("import os, socket\n"
                                           "address = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])\n"

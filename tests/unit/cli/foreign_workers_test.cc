@@ -93,13 +93,14 @@ TEST(ForeignWorkers, EveryWorkerLearnsItsPlaceFromItsEnvironment) {
   EXPECT_EQ(tasks[1].child.name, "worker/1");
   EXPECT_EQ(tasks[1].restarts, 7);
   EXPECT_THAT(tasks[1].child.command, ElementsAre("/opt/mine", "-x"));
-  EXPECT_THAT(
-      tasks[1].child.environment,
-      ElementsAre("HOME=/root", "CAIRN_SERVERS=127.0.0.1:1000,127.0.0.1:1001", "RANK=1", "LOCAL_RANK=1",
-                  "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=3000",
-                  R"(TF_CONFIG={"cluster": {"ps": ["127.0.0.1:1000", "127.0.0.1:1001"], "worker": )"
-                  R"(["127.0.0.1:2000", "127.0.0.1:2001"]}, "task": {"type": "worker", "index": 1}})",
-                  "OMP_NUM_THREADS=4", "OMP_WAIT_POLICY=passive", "PYTHONUNBUFFERED=1"));
+  EXPECT_THAT(tasks[1].child.environment,
+              ElementsAre("HOME=/root", "CAIRN_SERVERS=127.0.0.1:1000,127.0.0.1:1001",
+                          "CAIRN_WORKERS=127.0.0.1:2000,127.0.0.1:2001", "CAIRN_REUSE_PORT=1", "RANK=1",
+                          "LOCAL_RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                          "MASTER_PORT=3000",
+                          R"(TF_CONFIG={"cluster": {"ps": ["127.0.0.1:1000", "127.0.0.1:1001"], "worker": )"
+                          R"(["127.0.0.1:2000", "127.0.0.1:2001"]}, "task": {"type": "worker", "index": 1}})",
+                          "OMP_NUM_THREADS=4", "OMP_WAIT_POLICY=passive", "PYTHONUNBUFFERED=1"));
 }
 
 TEST(ForeignWorkers, ThreadsOfTheEnvironmentAreKeptUnlessAFlagGivesTheirNumber) {
