@@ -16,15 +16,19 @@ def seconds(value: float, name: str) -> datetime.timedelta:
     return datetime.timedelta(seconds=value)
 
 
-def connect_options(servers: str | Sequence[str], *, connect_timeout: float = 300,
-                    tls: tuple[str, str, str] | None = None, job_token_file: str | os.PathLike[str] = "") -> _native.ConnectOptions:
-    """`servers`: "host:port,host:port" or a list of addresses, in the order of their task index."""
-    addresses = servers.split(",") if isinstance(servers, str) else list(servers)
-    addresses = [address.strip() for address in addresses]
-    if not addresses or not all(addresses):
-        raise InvalidArgument(f"servers: {servers!r} names no server, or an empty one")
+def addresses(value: str | Sequence[str], name: str) -> list[str]:
+    """`value`: "host:port,host:port" or a list of addresses, in the order of the tasks' indices."""
+    found = [address.strip() for address in (value.split(",") if isinstance(value, str) else value)]
+    if not found or not all(found):
+        what = {"servers": "server", "peers": "worker"}[name]
+        raise InvalidArgument(f"{name}: {value!r} names no {what}, or an empty one")
+    return found
+
+
+def connect_options(servers: Sequence[str], *, connect_timeout: float = 300, tls: tuple[str, str, str] | None = None,
+                    job_token_file: str | os.PathLike[str] = "") -> _native.ConnectOptions:
     options = _native.ConnectOptions()
-    options.servers = addresses
+    options.servers = list(servers)
     options.connect_timeout = seconds(connect_timeout, "connect_timeout")
     if tls is not None:
         options.tls_cert, options.tls_key, options.tls_ca = map(str, tls)

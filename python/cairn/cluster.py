@@ -18,9 +18,10 @@ class Cluster(NamedTuple):
     servers: list[str]  # addresses by index
     trainers: list[str]  # the tasks that compute gradients, the chief first: ["chief/0", "worker/0"]
     worker: int  # the position of this task among them
+    peers: list[str]  # the addresses of the trainers
 
 
-def from_tf_config(text: str) -> Cluster:
+def from_tf_config(text: str, *, needs_servers: bool = True) -> Cluster:
     """Returns the Cluster in the value of TF_CONFIG. Raises ValueError, naming the invalid entry."""
     try:
         config = json.loads(text)
@@ -36,7 +37,9 @@ def from_tf_config(text: str) -> Cluster:
         known = ", ".join(map(str, tasks[job])) or "none"
         raise ValueError(f"TF_CONFIG: this task is {job}/{index}, but the cluster's indices of {job} are: {known}")
     trainers = [f"{name}/{i}" for name in ("chief", "worker") for i in tasks[name]]
-    return Cluster(_servers(tasks["ps"]), trainers, trainers.index(f"{job}/{index}"))
+    peers = [address for name in ("chief", "worker") for address in tasks[name].values()]
+    servers = _servers(tasks["ps"]) if needs_servers or tasks["ps"] else []
+    return Cluster(servers, trainers, trainers.index(f"{job}/{index}"), peers)
 
 
 def _kind(value: object) -> str:

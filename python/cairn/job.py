@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cairn import _native, cluster, progress
-from cairn._options import connect_options, seconds
+from cairn._options import addresses, connect_options, seconds
 from cairn.batches import Batches, Dataset, Item
 from cairn.errors import Error, InvalidArgument, MembershipLost, Refused, code_number
 from cairn.keras_optimizer import native_optimizer
@@ -43,6 +43,7 @@ class Result(NamedTuple):
 
 
 def init(servers: str | Sequence[str] | None = None, *, worker: int | None = None, workers: int | None = None,
+         peers: str | Sequence[str] | None = None,
          connect_timeout: float = 300, step_timeout: float = 600, lease: float = 10,
          tls: tuple[str, str, str] | None = None, job_token_file: str | os.PathLike[str] = "",
          train_dir: str | os.PathLike[str] | None = None, save_steps: int = 0, save_secs: float = 0, keep: int = 5,
@@ -52,7 +53,9 @@ def init(servers: str | Sequence[str] | None = None, *, worker: int | None = Non
 
     The place of this process comes from the arguments; without `servers` from TF_CONFIG; without that from
     CAIRN_SERVERS ("host:port,host:port") with RANK and WORLD_SIZE, which `torchrun` sets. Worker 0 is the chief: all
-    workers begin with its values, and it saves checkpoints and ends the servers.
+    workers begin with its values, and it saves checkpoints and ends the servers. peers: the addresses on which the
+    workers listen for each other, in the order of their numbers, for mode="allreduce", which needs no servers; by
+    default those of TF_CONFIG or of CAIRN_WORKERS.
 
     connect_timeout, step_timeout: limits, in seconds, of waits before and during training. lease: a worker without a
     sign of life for so many seconds is lost, and the others go on. tls: paths of certificate, key and CA. train_dir:
@@ -62,12 +65,12 @@ def init(servers: str | Sequence[str] | None = None, *, worker: int | None = Non
     join under any free number and leave while the job runs, and Job.batches() divides the examples; with fewer than
     min_workers the job pauses, and workers beyond max_workers (0: no limit) wait.
     """
-    servers, worker, workers = _place(servers, worker, workers, elastic)
+    place = _place(servers, worker, workers, peers, elastic)
     if wire_dtype not in _ENCODINGS:
         raise InvalidArgument(f"wire_dtype is {wire_dtype!r}, must be one of {', '.join(_ENCODINGS)}")
     options = _native.SessionOptions()
-    options.connect = connect_options(servers, connect_timeout=connect_timeout, tls=tls, job_token_file=job_token_file)
-    options.worker = worker
+    options.connect = connect_options(place.servers, connect_timeout=connect_timeout, tls=tls, job_token_file=job_token_file)
+    options.worker = place.worker
     options.step_timeout = seconds(step_timeout, "step_timeout")
     if train_dir is not None:
         options.checkpoint_directory = os.fspath(train_dir)
@@ -76,34 +79,47 @@ def init(servers: str | Sequence[str] | None = None, *, worker: int | None = Non
             options.checkpoint_every = seconds(save_secs, "save_secs")
         options.checkpoints_to_keep = keep
     description = _native.Job()
-    description.workers = workers
+    description.workers = place.workers
     description.lease = seconds(lease, "lease")
     description.backups = replication
     description.encoding = _ENCODINGS[wire_dtype]
     description.elastic, description.min_workers, description.max_workers = elastic, min_workers, max_workers
-    return Job(description, options)
+    return Job(description, options, place.peers)
 
 
-def _place(servers: str | Sequence[str] | None, worker: int | None, workers: int | None,
-           elastic: bool) -> tuple[str | Sequence[str], int, int]:
-    """Where the servers are, the number of this worker, and how many there are."""
-    if servers is None and "TF_CONFIG" in os.environ:
+class _Place(NamedTuple):
+    servers: list[str]  # may be empty if there are peers
+    worker: int
+    workers: int
+    peers: list[str]  # empty: unknown
+
+
+def _place(servers: str | Sequence[str] | None, worker: int | None, workers: int | None, peers: str | Sequence[str] | None,
+           elastic: bool) -> _Place:
+    """Where the servers and the other workers are, the number of this worker, and how many there are."""
+    if servers is None and peers is None and "TF_CONFIG" in os.environ:
         if worker is not None or workers is not None:
             raise InvalidArgument("init() takes worker and workers from TF_CONFIG: omit them, or give servers too")
         try:
-            described = cluster.from_tf_config(os.environ["TF_CONFIG"])
+            described = cluster.from_tf_config(os.environ["TF_CONFIG"], needs_servers=False)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
-        return described.servers, described.worker, len(described.trainers)
+        return _Place(described.servers, described.worker, len(described.trainers), described.peers)
     if servers is None:
-        servers = os.environ.get("CAIRN_SERVERS")
-        if not servers:
-            raise InvalidArgument("init() needs servers, or TF_CONFIG or CAIRN_SERVERS in the environment")
+        servers = os.environ.get("CAIRN_SERVERS") or []
+    if peers is None:
+        peers = os.environ.get("CAIRN_WORKERS") or []
+    others = addresses(peers, "peers") if peers else []
+    if not servers and not others:
+        raise InvalidArgument("init() needs servers, or TF_CONFIG or CAIRN_SERVERS in the environment; or peers or "
+                              "CAIRN_WORKERS for mode='allreduce'")
     worker = _number(worker, "worker", "RANK", 0)
-    workers = _number(workers, "workers", "WORLD_SIZE", 1)
+    workers = len(others) if others and workers is None else _number(workers, "workers", "WORLD_SIZE", 1)
     if workers < 1 or worker < 0 or (worker >= workers and not elastic):
         raise InvalidArgument(f"worker is {worker} of {workers}, must be in [0, {workers})")
-    return servers, worker, workers
+    if others and len(others) != workers and not elastic:
+        raise InvalidArgument(f"peers: {len(others)} addresses for {workers} workers")
+    return _Place(addresses(servers, "servers") if servers else [], worker, workers, others)
 
 
 def _number(value: int | None, name: str, variable: str, default: int) -> int:
@@ -123,9 +139,11 @@ class Job:
     raises: a connection belongs to the process that made it.
     """
 
-    def __init__(self, description: _native.Job, options: _native.SessionOptions) -> None:
+    def __init__(self, description: _native.Job, options: _native.SessionOptions, peers: Sequence[str] = ()) -> None:
         self._description = description
         self._options = options
+        self._peers = list(peers)
+        self._ring: _native.AllReduce | None = None  # in place of a session, with mode="allreduce"
         self._session: _native.Session | None = None
         self._exchange: Exchange | None = None
         self._names: dict[str, int] = {}
@@ -136,6 +154,7 @@ class Job:
         # Callbacks of an integration: after values have been fetched, and for a step without examples.
         self.on_values: Callable[[], None] | None = None
         self.on_empty_step: Callable[[], None] | None = None
+        self.on_join_others: Callable[[], None] | None = None  # with mode="allreduce": at the end
 
     # --- Who this is ---
 
@@ -168,8 +187,9 @@ class Job:
 
         skip_empty_updates: a round without examples changes neither values nor the optimizer's state.
         """
-        if self._session is not None or self._closed:
-            raise Refused("this job has begun already: each job has one model; call init() again for another")
+        self._check_not_begun()
+        if not self.servers:
+            raise InvalidArgument(f"mode {mode!r} needs servers: give them to init(), or use mode='allreduce'")
         if mode not in _MODES:
             raise InvalidArgument(f"mode is {mode!r}, must be one of {', '.join(_MODES)}")
         description = self._description
@@ -191,9 +211,38 @@ class Job:
         _open_jobs.add(self)
         return self._session
 
+    def _check_not_begun(self) -> None:
+        if self._session is not None or self._ring is not None or self._closed:
+            raise Refused("this job has begun already: each job has one model; call init() again for another")
+
+    def open_all_reduce(self, variables: Sequence[_native.Variable], description: str, save: Callable[[], bytes],
+                        load: Callable[[bytes], None]) -> _native.AllReduce:
+        """Joins the other workers without servers. For integrations such as cairn.torch: `save` and `load` are for the
+        state that a worker takes over from another, and workers with another `description` are refused."""
+        self._check_not_begun()
+        if not self._peers:
+            raise InvalidArgument("mode 'allreduce' needs the addresses of the workers: init(peers=...), CAIRN_WORKERS or TF_CONFIG")
+        for name, wanted in (("job.batches()", self._batches is not None), ("elastic", self._description.elastic),
+                             ("train_dir", bool(self._options.checkpoint_directory)),
+                             ("replication", self._description.backups > 0),
+                             ("wire_dtype", self._description.encoding != _native.Encoding.FLOAT32)):
+            if wanted:
+                raise InvalidArgument(f"{name} needs servers: mode 'allreduce' has none")
+        self._description.variables = list(variables)
+        options = _native.AllReduceOptions()
+        options.connect, options.workers, options.worker = self._options.connect, self._peers, self.worker
+        options.reuse_port = "CAIRN_REUSE_PORT" in os.environ
+        options.step_timeout, options.lease = self._options.step_timeout, self._description.lease
+        options.description = description
+        self._ring = _native.AllReduce(self._description, options, save, load, _log.info)
+        _open_jobs.add(self)
+        return self._ring
+
     @property
     def session(self) -> _native.Session:
         """The connection. Raises Refused before start() or cairn.torch.distribute()."""
+        if self._ring is not None:
+            raise Refused("mode 'allreduce' has no servers")
         if self._session is None:
             raise Refused("the job has not begun: call start() or cairn.torch.distribute() first")
         return self._session
@@ -450,17 +499,17 @@ class Job:
     @property
     def version(self) -> int:
         """The number of updates in the values."""
-        return self.session.version
+        return self.session.version if self._ring is None else self._ring.version
 
     @property
     def position(self) -> int:
         """The number of this worker's next step, also after a resume: a program may choose its examples by it."""
-        return self.session.position
+        return self.session.position if self._ring is None else self._ring.version
 
     @property
     def finished(self) -> bool:
         """Whether the job has made its last update."""
-        return self.session.finished
+        return self._ring is None and self.session.finished
 
     def save_checkpoint(self) -> None:
         """On the chief: saves a checkpoint to train_dir now, and returns when it is on the disk."""
@@ -480,6 +529,7 @@ class Job:
         does nothing."""
         session = self._end()
         if session is None:
+            self._close_ring(error)
             return
         if error is not None:
             _open_jobs.discard(self)
@@ -496,6 +546,18 @@ class Job:
         if self._session is None or not self._session.made_in_this_process or self not in _open_jobs:
             return None
         return self._session
+
+    def _close_ring(self, error: BaseException | str | None) -> None:
+        if self._ring is None or not self._ring.made_in_this_process or self not in _open_jobs:
+            return
+        join_others, self.on_join_others = self.on_join_others, None
+        if error is not None:
+            self._ring.leave(_native.LeaveReason.FAILED, str(error))
+        else:
+            if join_others is not None:
+                join_others()
+            self._ring.end()
+        _open_jobs.discard(self)
 
     def settle(self) -> None:
         """Cancels a step that was begun, and waits for the end of one that was sent and interrupted."""
@@ -516,10 +578,12 @@ class Job:
     def abandon(self) -> None:
         """Leaves the job, which goes on without this worker. Best effort."""
         session = self._end()
-        if session is None:
-            return
-        _open_jobs.discard(self)
-        session.leave(_native.LeaveReason.STOPPED)
+        if session is not None:
+            _open_jobs.discard(self)
+            session.leave(_native.LeaveReason.STOPPED)
+        elif self._ring is not None and self._ring.made_in_this_process and self in _open_jobs:
+            _open_jobs.discard(self)
+            self._ring.leave(_native.LeaveReason.STOPPED)
 
     def __enter__(self) -> Job:
         return self

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cairn import _native
-from cairn._options import connect_options
+from cairn._options import addresses, connect_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,4 +52,4 @@ def _float32(values: npt.ArrayLike) -> npt.NDArray[np.float32]:
 
 def connect(servers: str | Sequence[str], **connection: Any) -> Variables:
     """Reaches servers for their named variables. Arguments as those of cairn.init() that describe a connection."""
-    return Variables(_native.Variables(connect_options(servers, **connection), _log.info))
+    return Variables(_native.Variables(connect_options(addresses(servers, "servers"), **connection), _log.info))

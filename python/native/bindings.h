@@ -12,6 +12,8 @@ namespace cairn::python {
 void BindDescriptions(nanobind::module_& module);
 // Session, a worker of a job.
 void BindSession(nanobind::module_& module);
+// AllReduce, a worker of a group without servers.
+void BindAllReduce(nanobind::module_& module);
 // Variables, named variables on servers.
 void BindVariables(nanobind::module_& module);
 

@@ -30,7 +30,8 @@ void BindJob(nb::module_& module) {
       .def_rw("name", &Variable::name)
       .def_rw("shape", &Variable::shape)
       .def_rw("moving_average_momentum", &Variable::moving_average_momentum, nb::arg().none())
-      .def_rw("group", &Variable::group);
+      .def_rw("group", &Variable::group)
+      .def_prop_ro("num_elements", &Variable::num_elements);
   nb::class_<LearningRateSchedule>(module, "LearningRateSchedule")
       .def(nb::init<>())
       .def_rw("name", &LearningRateSchedule::name)

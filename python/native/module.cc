@@ -25,5 +25,6 @@ NB_MODULE(_native, module) {
   cairn::python::BindTables(module);
   cairn::python::BindDescriptions(module);
   cairn::python::BindSession(module);
+  cairn::python::BindAllReduce(module);
   cairn::python::BindVariables(module);
 }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""PyTorch models on Cairn's servers against DistributedDataParallel: examples/s, and processor time of all processes.
+"""PyTorch models with Cairn against DistributedDataParallel: examples/s, and processor time of all processes.
 
 One server and two workers of a thread each against two ranks of DDP (gloo, gradients as views of buckets, fused
-optimizer), one after the other in both orders. Needs the Python package and the programs:
+optimizer), one after the other in both orders. With --mode allreduce there is no server, and the workers run the fused
+optimizer too. Needs the Python package and the programs:
 
     export PYTHONPATH=build/release/python CAIRN_BIN_DIR=build/release/bin
-    python3 tests/bench/torch_ddp.py [--net mlp] [--rounds 5]
+    python3 tests/bench/torch_ddp.py [--net mlp] [--rounds 5] [--mode allreduce]
 
 Prints, for each network, the medians of both and of their ratios. Processor time is little disturbed by other programs
 of the machine; examples/s are.
@@ -84,7 +85,7 @@ def work(side, net):
         import cairn
         import cairn.torch
         job = cairn.init()
-        optimizer = cairn.torch.distribute(optimizer, model, job)
+        optimizer = cairn.torch.distribute(optimizer, model, job, mode="sync" if side == "cairn" else "allreduce")
     for step in range(WARM_UP + steps):
         if step == WARM_UP:
             begun, busy = time.perf_counter(), time.process_time()
@@ -93,7 +94,7 @@ def work(side, net):
         optimizer.step()
     took, busy = time.perf_counter() - begun, time.process_time() - busy
     print(f"worker {steps * len(inputs) / took} {1e3 * busy / steps}", flush=True)
-    if side == "cairn":
+    if side != "ddp":
         job.close()
     os._exit(0)  # torch's own exit takes longer than some runs
 
@@ -108,7 +109,8 @@ def run(side, net):
     """(examples/s of all workers, ms of all processes' processor time a step)"""
     port = free_port()
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(WORKERS),
-                   "CAIRN_SERVERS": f"127.0.0.1:{port}", "OMP_NUM_THREADS": "1"}
+                   "CAIRN_SERVERS": f"127.0.0.1:{port}" if side == "cairn" else "", "OMP_NUM_THREADS": "1",
+                   "CAIRN_WORKERS": f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"}
     server = None
     if side == "cairn":
         program = os.path.join(os.environ["CAIRN_BIN_DIR"], "cairn-ps")
@@ -131,21 +133,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--net", choices=("mlp", "cnn", "resnet", "transformer"), action="append")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--worker", choices=("ddp", "cairn"), help=argparse.SUPPRESS)
+    parser.add_argument("--mode", choices=("sync", "allreduce"), default="sync")
+    parser.add_argument("--worker", choices=("ddp", "cairn", "allreduce"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         work(options.worker, options.net[0])
+    ours = "cairn" if options.mode == "sync" else "allreduce"
     for net in options.net or ("mlp", "cnn", "resnet", "transformer"):
         rounds = []
         for i in range(options.rounds):
-            order = ("ddp", "cairn") if i % 2 else ("cairn", "ddp")
+            order = ("ddp", ours) if i % 2 else (ours, "ddp")
             rounds.append({side: run(side, net) for side in order})
-        rate = {side: statistics.median(r[side][0] for r in rounds) for side in ("ddp", "cairn")}
-        busy = {side: statistics.median(r[side][1] for r in rounds) for side in ("ddp", "cairn")}
-        print(f"{net}: examples/s {rate['cairn']:.0f} against {rate['ddp']:.0f}, "
-              f"{statistics.median(r['cairn'][0] / r['ddp'][0] for r in rounds):.2f} x; processor time a step "
-              f"{busy['cairn']:.1f} against {busy['ddp']:.1f} ms, "
-              f"{statistics.median(r['cairn'][1] / r['ddp'][1] for r in rounds):.2f} x", flush=True)
+        rate = {side: statistics.median(r[side][0] for r in rounds) for side in ("ddp", ours)}
+        busy = {side: statistics.median(r[side][1] for r in rounds) for side in ("ddp", ours)}
+        print(f"{net}: examples/s {rate[ours]:.0f} against {rate['ddp']:.0f}, "
+              f"{statistics.median(r[ours][0] / r['ddp'][0] for r in rounds):.2f} x; processor time a step "
+              f"{busy[ours]:.1f} against {busy['ddp']:.1f} ms, "
+              f"{statistics.median(r[ours][1] / r['ddp'][1] for r in rounds):.2f} x", flush=True)
 
 
 if __name__ == "__main__":

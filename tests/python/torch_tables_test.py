@@ -87,6 +87,12 @@ class AgainstTorchTest(unittest.TestCase):
             torch.testing.assert_close(model.out.weight, expected.out.weight, rtol=rtol, atol=1e-6)
             return job.table(name).contents()
 
+    def test_tables_need_servers(self):
+        model = nn.Sequential(Embedding(ROWS, WIDTH, name="e"))
+        with self.assertRaisesRegex(cairn.InvalidArgument, "the embedding table 'e' .0. needs servers"), \
+                cairn.init(peers="127.0.0.1:1", worker=0, workers=1) as job:
+            cairn.torch.distribute(optim.SGD([nn.Parameter(torch.zeros(1))], 0.1), model, job, mode="allreduce")
+
     def test_sgd_and_adagrad_of_an_embedding(self):
         inputs = [(ids_of((8, 3), i),) for i in range(STEPS)]  # with repeated ids
         for make in (lambda p: optim.SGD(p, 0.5), lambda p: optim.Adagrad(p, 0.1),

@@ -12,8 +12,9 @@ The rule of the optimizer runs on the servers, with torch's arithmetic. Nothing 
 Embedding, EmbeddingBag and EmbeddingBagCollection have their rows in tables on the servers.
 """
 
+from cairn.torch.all_reduce import AllReduceOptimizer
 from cairn.torch.embedding import Embedding, EmbeddingBag, EmbeddingBagCollection, EmbeddingBagConfig, KeyedTensor
 from cairn.torch.optimizer import DistributedOptimizer, distribute
 
-__all__ = ["DistributedOptimizer", "Embedding", "EmbeddingBag", "EmbeddingBagCollection", "EmbeddingBagConfig", "KeyedTensor",
-           "distribute"]
+__all__ = ["AllReduceOptimizer", "DistributedOptimizer", "Embedding", "EmbeddingBag", "EmbeddingBagCollection",
+           "EmbeddingBagConfig", "KeyedTensor", "distribute"]

@@ -39,6 +39,14 @@ class _Found(NamedTuple):
     padding: int | None  # the row of padding_idx
 
 
+def check_no_tables(model: torch.nn.Module) -> None:
+    """Raises InvalidArgument if a module of the model has its rows on servers."""
+    for path, module in model.named_modules():
+        if isinstance(module, TableModule):
+            raise InvalidArgument(f"the embedding table {module.configs[0].name!r} ({path}) needs servers: mode='allreduce' has "
+                                  "none; use torch.nn.Embedding")
+
+
 class Lookups:
     """The lookups of a model's modules, and the gradients of their rows. Made by distribute()."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch.utils.dlpack import from_dlpack
@@ -12,8 +12,10 @@ from torch.utils.dlpack import from_dlpack
 from cairn import _native
 from cairn.errors import InvalidArgument, Refused
 from cairn.job import Job, Result
-from cairn.torch.embedding import Lookups
+from cairn.torch.all_reduce import AllReduceOptimizer
+from cairn.torch.embedding import Lookups, check_no_tables
 from cairn.torch.rules import Rule
+from cairn.torch.tensors import check_type, floating_buffers, is_plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,24 +26,54 @@ _log = logging.getLogger("cairn")
 # [parameter group]: the learning rate and the other numbers; [trained parameter]: whether it requires a gradient now.
 _Settings = tuple[list[tuple[float | None, dict[str, float]]], list[bool]]
 
-_CONVERTED = (torch.bfloat16, torch.float16)
+
+@overload
+def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Job, *, mode: Literal["allreduce"],
+               max_grad_norm: float | None = None, buffers: str = "mean", eager: bool = True,
+               stateful: Sequence[Any] = ()) -> AllReduceOptimizer: ...
+
+
+@overload
+def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Job, *,
+               mode: Literal["sync", "async", "ssp"] = "sync", max_staleness: int | None = None,
+               max_grad_norm: float | None = None, buffers: str = "mean", updates: int = 0,
+               eager: bool = True) -> DistributedOptimizer: ...
+
+
+@overload
+def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Job, *, mode: str,
+               max_staleness: int | None = None, max_grad_norm: float | None = None, buffers: str = "mean",
+               updates: int = 0, eager: bool = True,
+               stateful: Sequence[Any] = ()) -> DistributedOptimizer | AllReduceOptimizer: ...
 
 
 def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Job, *, mode: str = "sync",
                max_staleness: int | None = None, max_grad_norm: float | None = None, buffers: str = "mean",
-               updates: int = 0, eager: bool = True) -> DistributedOptimizer:
+               updates: int = 0, eager: bool = True,
+               stateful: Sequence[Any] = ()) -> DistributedOptimizer | AllReduceOptimizer:
     """Joins the job with the variables of `model`, and returns the optimizer for the training loop in place of
     `optimizer`, whose rule, parameter groups and rates it takes over. Call it after loading values into the model; all
     workers then have the chief's values, or those of the checkpoint that the job resumes from.
 
     mode: "sync" (an update is the mean over all workers' examples), "async" or "ssp" (bounded staleness, which needs
-    max_staleness). max_grad_norm: the servers limit the norm of the mean gradient over all parameters, as
-    torch.nn.utils.clip_grad_norm_ does. buffers: "mean" (floating-point buffers, such as the averages of BatchNorm, are
-    the mean over the workers' examples after each step) or "local" (each worker keeps its own). updates: the length of
-    the job; 0: until the chief closes it. eager: gradients are sent while backward goes on; False: by step().
+    max_staleness). Or "allreduce": without servers, the workers average their gradients around a ring, and each runs
+    the optimizer itself; `stateful` are then objects with state_dict() and load_state_dict(), such as schedulers, whose
+    state a worker takes over with the values when it begins or returns. max_grad_norm: the norm of the mean gradient
+    over all parameters is limited, as by torch.nn.utils.clip_grad_norm_. buffers: "mean" (floating-point buffers, such
+    as the averages of BatchNorm, are the mean over the workers' examples after each step) or "local" (each worker keeps
+    its own). updates: the length of the job; 0: until the chief closes it. eager: gradients are sent while backward
+    goes on; False: by step().
 
     Raises InvalidArgument for an optimizer, a parameter or a setting that it names, and the errors of connecting.
     """
+    if mode == "allreduce":
+        if max_staleness is not None or updates:
+            raise InvalidArgument("max_staleness and updates need servers: mode='allreduce' has none")
+        check_no_tables(model)
+        return AllReduceOptimizer(optimizer, model, job, max_grad_norm=max_grad_norm, buffers=buffers, eager=eager,
+                                  stateful=stateful)
+    if stateful:
+        raise InvalidArgument(f"stateful is for mode='allreduce', but mode is {mode!r}")
     return DistributedOptimizer(optimizer, model, job, mode=mode, max_staleness=max_staleness, max_grad_norm=max_grad_norm,
                                 buffers=buffers, updates=updates, eager=eager)
 
@@ -56,7 +88,7 @@ class _Parameter:
         self.group = group  # of the optimizer's parameter groups; None: not trained
         self.gradient: torch.Tensor = tensor  # set by attach()
         self.values: tuple[torch.Tensor, torch.Tensor] = (tensor, tensor)
-        self.in_place = isinstance(tensor, torch.nn.Parameter) and tensor.dtype == torch.float32 and tensor.device.type == "cpu"
+        self.in_place = isinstance(tensor, torch.nn.Parameter) and is_plain(tensor)
         self.installed = (0, 0)  # data_ptr() and _version of the tensor when the values were installed
         self.usual_backwards = 0  # gradients that a step adds up, as seen in the last one
         self.backwards = 0  # in this step
@@ -390,7 +422,7 @@ def _parameters(model: torch.nn.Module, groups: Iterable[dict[str, Any]]) -> lis
     group_of = {id(tensor): number for number, group in enumerate(groups) for tensor in group["params"]}
     found: list[_Parameter] = []
     for name, tensor in model.named_parameters():
-        _check_type(name, tensor)
+        check_type(name, tensor)
         found.append(_Parameter(name, tensor, len(found), group_of.pop(id(tensor), None)))
     if group_of:
         raise InvalidArgument(f"the optimizer has {len(group_of)} parameters that the model does not have")
@@ -398,10 +430,7 @@ def _parameters(model: torch.nn.Module, groups: Iterable[dict[str, Any]]) -> lis
 
 
 def _buffers(model: torch.nn.Module, first: int) -> list[_Parameter]:
-    floating = [(name, tensor) for name, tensor in model.named_buffers() if tensor.is_floating_point()]
-    for name, tensor in floating:
-        _check_type(name, tensor)
-    return [_Parameter(name, tensor, first + i, None) for i, (name, tensor) in enumerate(floating)]
+    return [_Parameter(name, tensor, first + i, None) for i, (name, tensor) in enumerate(floating_buffers(model))]
 
 
 def _check_no_state(state: Any) -> None:
@@ -409,11 +438,6 @@ def _check_no_state(state: Any) -> None:
     if any(values and values.get("step", 1) != 0 for values in state.values()):
         raise InvalidArgument("the optimizer has state of earlier steps, but moments are on the servers: resume a job by "
                               "train_dir, or begin with a new optimizer")
-
-
-def _check_type(name: str, tensor: torch.Tensor) -> None:
-    if tensor.dtype != torch.float32 and tensor.dtype not in _CONVERTED:
-        raise InvalidArgument(f"{name!r} is {tensor.dtype}, must be float32, bfloat16 or float16: servers compute in float32")
 
 
 def _variable(parameter: _Parameter) -> _native.Variable:
