@@ -8,7 +8,8 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
-from typing import IO, Any
+from contextlib import AbstractContextManager
+from typing import IO, Any, overload
 
 from cairn import _programs
 from cairn.errors import Error, InvalidArgument
@@ -17,15 +18,43 @@ from cairn.job import Job, init
 _END_SECONDS = 10
 
 
-@contextlib.contextmanager
-def local(ps: int = 1, **options: Any) -> Iterator[Job]:
-    """Starts `ps` servers on this machine and yields the job of one worker on them; `options` are those of init().
+@overload
+def local(ps: int = 1, workers: None = None, **options: Any) -> AbstractContextManager[Job]: ...
 
-    The servers end with the job, with the block, and with this process. For several workers on a machine use
+
+@overload
+def local(ps: int = 1, *, workers: int, **options: Any) -> AbstractContextManager[list[Job]]: ...
+
+
+def local(ps: int = 1, workers: int | None = None, **options: Any) -> AbstractContextManager[Any]:
+    """Starts `ps` servers on this machine and gives the job of one worker on them; `options` are those of init().
+
+    With `workers`, a list of so many jobs, one for each worker: a thread for each, which closes its job, trains a model of
+    its own.
+
+        def train(job): ...                                       # ends with job.close()
+        with cairn.local(ps=1, workers=2) as jobs, ThreadPoolExecutor(2) as pool:
+            results = list(pool.map(train, jobs))
+
+    The servers end with the job, with the block, and with this process. For workers that are processes use
     `cairn run --ps 1 --workers 2 program.py`.
     """
+    return _one_worker(ps, options) if workers is None else _several_workers(ps, workers, options)
+
+
+@contextlib.contextmanager
+def _one_worker(ps: int, options: dict[str, Any]) -> Iterator[Job]:
     with servers(ps) as addresses, init(addresses, worker=0, workers=1, **options) as job:
         yield job
+
+
+@contextlib.contextmanager
+def _several_workers(ps: int, workers: int, options: dict[str, Any]) -> Iterator[list[Job]]:
+    if workers < 1:
+        raise InvalidArgument(f"workers is {workers}, must be above 0")
+    with servers(ps) as addresses, contextlib.ExitStack() as stack:
+        # Closed in the opposite order: the chief waits for the others.
+        yield [stack.enter_context(init(addresses, worker=worker, workers=workers, **options)) for worker in range(workers)]
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import numpy as np
@@ -26,6 +27,26 @@ SGD = {"class_name": "SGD", "config": {"learning_rate": 0.5}}
 
 
 class ArraysTest(unittest.TestCase):
+
+    def test_local_workers_are_threads(self):
+        def train(job):
+            with job:
+                values = job.start({"w": [0.0]}, SGD)
+                for _ in range(3):
+                    job.push({"w": values["w"] - job.worker}, examples=1 + job.worker)
+                    values = job.values
+                return values["w"][0], job.version
+
+        with cairn.local(ps=2, workers=2, connect_timeout=SECONDS, step_timeout=SECONDS) as jobs, ThreadPoolExecutor(2) as pool:
+            first, second = pool.map(train, jobs)
+        self.assertEqual(first, second)
+        expected = 0.0
+        for _ in range(3):
+            expected -= 0.5 * (expected - 2 / 3)  # the mean of three examples
+        self.assertAlmostEqual(first[0], expected, places=6)
+        self.assertEqual(first[1], 3)
+        with self.assertRaisesRegex(cairn.InvalidArgument, "workers is 0"), cairn.local(workers=0):
+            pass
 
     def test_values_are_exact(self):
         with local(ps=2) as job:
