@@ -2,6 +2,7 @@
 """Tables of PyTorch models with one worker, against torch.nn.Embedding and EmbeddingBag in this process."""
 
 import copy
+import datetime
 import io
 import json
 import pathlib
@@ -209,6 +210,21 @@ class AgainstTorchTest(unittest.TestCase):
             loss_of(model, (torch.tensor([[2]]),)).backward()
             optimizer.step()
             self.assertEqual(job.table("e").contents().ids.tolist(), [2])
+
+    def test_rows_of_an_interrupted_step_are_pushed_once(self):
+        with local() as job:
+            model = Model(Embedding(None, WIDTH, name="e", first_values=tables.Constant(0), lr=1.0))
+            optimizer = cairn.torch.distribute(optim.SGD(model.parameters(), 0.0), model, job)
+            model.embedding(torch.tensor([7])).sum().backward()
+
+            def interrupted(*_):
+                job.session.finish_step(datetime.timedelta(milliseconds=1))
+                raise KeyboardInterrupt
+            with mock.patch.object(job, "finish_step", interrupted), self.assertRaises(KeyboardInterrupt):
+                optimizer.step()
+            model.embedding(torch.tensor([8])).sum().backward()
+            optimizer.step()
+            self.assertTrue((job.table("e").read([7, 8]) == -1).all())
 
     def test_scaled_gradients(self):
         inputs = [(ids_of((8, 3), i),) for i in range(STEPS)]

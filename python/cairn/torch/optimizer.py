@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -10,7 +11,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from cairn import _native
-from cairn.errors import InvalidArgument, Refused
+from cairn.errors import InvalidArgument, MembershipLost, Refused
 from cairn.job import Job, Result
 from cairn.torch.all_reduce import AllReduceOptimizer
 from cairn.torch.embedding import Lookups, check_no_tables
@@ -225,6 +226,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         try:
             self._await_update(examples, settings)
         finally:
+            self._lookups.end_step()
             for parameter in self._trained:
                 parameter.sent = None
                 parameter.usual_backwards, parameter.backwards = parameter.backwards, 0
@@ -265,8 +267,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Rows follow the schedule of the first parameter group. Variables have the rates of their groups."""
         rate = settings[0][0][0]
         if self.job.is_chief and self._lookups.tables and rate != self._rate:
-            self._session.set_learning_rate(rate)
-            self._rate = rate
+            with contextlib.suppress(MembershipLost):  # the end of the step recovers it
+                self._session.set_learning_rate(rate)
+                self._rate = rate
 
     def _on_recovery(self) -> None:
         """This worker has joined again while it read rows: a step that had begun is lost, and values have changed."""
