@@ -67,11 +67,17 @@ class Batches:
         self.queue.seed = seed if shuffle else _NOT_SHUFFLED
 
     def __iter__(self) -> Iterator[Any]:
+        return self.look_ahead(None)
+
+    def look_ahead(self, on_next: Callable[[Any], None] | None) -> Iterator[Any]:
+        """Iterates. Before a batch is yielded, on_next() gets the one that probably follows, or None. It may still go
+        to another worker."""
         job, session = self._job, self._job.session
         load = self._load_here
         if self._num_workers > 0:
             job.await_work()  # the processes begin with what is known
             load = _Workers(job, self._order, self._loader).load
+        loaded: dict[Item, Any] = {}  # the batch that probably follows
         while True:
             job.await_work()
             if session.finished:
@@ -81,7 +87,14 @@ class Batches:
             if item.examples == 0:
                 job.step_without_examples()
                 continue
-            yield load(item)
+            batch = loaded.pop(item) if item in loaded else load(item)
+            loaded = {}
+            if on_next is not None:
+                following = next((other for other in job.work_items()[1:2] if other.examples), None)
+                if following is not None:
+                    loaded[following] = load(following)
+                on_next(loaded.get(following) if following is not None else None)
+            yield batch
             if self._unused is not None and not session.finished:
                 raise Refused("no step was made with the last batch of job.batches(): step with examples=0 to leave one out")
 
@@ -142,18 +155,26 @@ class _Workers:
         self._job = job
         self._order = order
         self._asked: set[Item] = set()
+        self._given: set[Item] = set()
         self._loaded: dict[Item, Any] = {}
         self._answers = make_loader(self._requests())
 
     def load(self, item: Item) -> Any:
+        if item in self._given:  # its step did not count
+            self._given.discard(item)
+            self._asked.discard(item)
         while item not in self._loaded:
             answered, batch = next(self._answers)
             if answered is not None:
                 self._loaded[answered] = batch
         batch = self._loaded.pop(item)
-        self._asked.discard(item)
-        for gone in self._loaded.keys() - set(self._job.work_items()):
+        self._given.add(item)
+        known = set(self._job.work_items())
+        for gone in self._loaded.keys() - known:
             del self._loaded[gone]
+            self._asked.discard(gone)
+        for gone in self._given - known:
+            self._given.discard(gone)
             self._asked.discard(gone)
         return batch
 

@@ -487,11 +487,9 @@ class Job:
         this batch's step, whose answer brings their rows. A step is then one round trip.
 
         keys: {table: ids, or a sequence of arrays of ids} of a batch. Ids that it leaves out, and those of the first
-        batch, are read when they are looked up: it changes no result. Not for batches(), which are assigned step by
-        step.
+        batch, are read when they are looked up: it changes no result. Of batches(), the next one is the batch that the
+        servers will probably assign.
         """
-        if batches is self._batches:
-            raise Refused("job.prefetch() cannot look ahead in job.batches(), which the servers assign step by step")
         return self.exchange.prefetch(batches, keys)
 
     # --- State ---

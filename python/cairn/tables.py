@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cairn import _native
+from cairn.batches import Batches
 from cairn.errors import InvalidArgument, MembershipLost, code_number
 from cairn.keras_optimizer import native_optimizer
 
@@ -192,8 +193,8 @@ class Exchange:
         return self._cached[number]
 
     def forget(self) -> None:
-        """The rows that were looked up belong to a batch that was given up: the next one begins without them, so that it
-        adds up gradients in the same order as without that batch."""
+        """The rows that were looked up belong to a batch that was given up: the next one begins without them, so that
+        it adds up gradients in the same order as without that batch."""
         self._cached = {}
 
     def _refresh(self) -> None:
@@ -252,6 +253,9 @@ class Exchange:
 
     def prefetch(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Mapping[str, Any]]) -> Iterator[_Batch]:
         """See Job.prefetch()."""
+        if isinstance(batches, Batches):
+            yield from batches.look_ahead(lambda batch: self.want(None if batch is None else keys(batch)))
+            return
         remaining = iter(batches)
         for batch in remaining:
             break

@@ -126,7 +126,7 @@ class AgainstTorchTest(unittest.TestCase):
                        lambda p: optim.AdamW(p, 0.05), of_rows=lambda p, of_rows=of_rows: of_rows(p, 0.01), rtol=1e-5)
 
     def test_bags_of_each_mode(self):
-        inputs = [(ids_of((8, 3), i),) for i in range(STEPS)]
+        inputs = [(ids_of((8, 3 if i % 2 else 1), i),) for i in range(STEPS)]
         for mode in ("sum", "mean", "max"):
             with self.subTest(mode):
                 self.check(EmbeddingBag(ROWS, WIDTH, name="e", mode=mode), nn.EmbeddingBag(ROWS, WIDTH, mode=mode), inputs)
@@ -174,6 +174,22 @@ class AgainstTorchTest(unittest.TestCase):
         self.check(Embedding(ROWS, WIDTH, name="e"), nn.Embedding(ROWS, WIDTH), inputs, lambda p: optim.Adagrad(p, 0.1), wrap=wrap)
         self.assertGreater(reads[0], 0)  # the first batch
         self.assertEqual(sum(reads[1:-1]), 0)  # the last is that of the test
+
+    def test_assigned_batches_are_prefetched_too(self):
+        examples, size = 50, 4
+        for num_workers in (0, 2):
+            with self.subTest(num_workers=num_workers), local(ps=2) as job:
+                batches = job.batches(torch.arange(examples), size, epochs=2, num_workers=num_workers)
+                model = Model(Embedding(None, WIDTH, name="e", first_values=tables.Constant(0), lr=1.0))
+                optimizer = cairn.torch.distribute(optim.SGD(model.parameters(), 0.0), model, job)
+                reads, read = [], job.exchange._read
+                job.exchange._read = lambda missing: (reads.append(sum(len(rows.ids) for _, rows in missing)), read(missing))
+                for batch in job.prefetch(batches, lambda batch: {"e": batch}):
+                    (-model.embedding(batch).sum() / size).backward()
+                    optimizer.step()
+                self.assertEqual((reads[0], sum(reads[1:])), (size, 0))
+                del job.exchange._read
+                np.testing.assert_array_equal(job.table("e").read(range(examples)), np.full((examples, WIDTH), 2 / size))
 
     def test_a_schedule_changes_the_rate_of_rows(self):
         inputs = [(ids_of((8, 3), i),) for i in range(STEPS)]
