@@ -14,9 +14,10 @@ from cairn import _native
 from cairn.errors import InvalidArgument, MembershipLost, Refused
 from cairn.job import Job, Result
 from cairn.torch.all_reduce import AllReduceOptimizer
+from cairn.torch.cuda import DeviceCopies
 from cairn.torch.embedding import Lookups, check_no_tables
 from cairn.torch.rules import Rule
-from cairn.torch.tensors import check_type, floating_buffers, is_plain
+from cairn.torch.tensors import check_type, floating_buffers, is_on_gpu, is_plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,7 +110,8 @@ class _Parameter:
             torch.autograd.graph.increment_version(self.tensor)
         else:
             with torch.no_grad():
-                self.tensor.copy_(self.values[place])
+                # Of pinned memory, without waiting: DeviceCopies.values_installed().
+                self.tensor.copy_(self.values[place], non_blocking=is_on_gpu(self.tensor))
         self.installed = (self.tensor.data_ptr(), self.tensor._version)
 
 
@@ -144,6 +146,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._buffers = [] if buffers == "local" else _buffers(model, len(self._parameters))
         self._trained = [p for p in self._parameters if p.group is not None]
         self._by_tensor = {id(p.tensor): p for p in self._trained}
+        gpu = _gpu_of(p.tensor for p in self._trained)
         variables = [_variable(p) for p in [*self._parameters, *self._buffers]]
         for number, parameter in enumerate(self._trained):
             variables[parameter.index].group = number
@@ -167,12 +170,17 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._lost = False  # this worker has joined again since then, and has other values
         for parameter in [*self._parameters, *self._buffers]:
             parameter.attach(self._session)
+        self._copies = None if gpu is None else self._make_copies(gpu)
         self._install()
         for parameter in self._trained:
             frozen = not parameter.tensor.requires_grad
             parameter.tensor.requires_grad_()  # torch registers hooks for no others; it may be unfrozen later
             parameter.tensor.register_post_accumulate_grad_hook(self._on_gradient)  # type: ignore[no-untyped-call]
             parameter.tensor.requires_grad_(not frozen)
+
+    def _make_copies(self, gpu: torch.device) -> DeviceCopies:
+        memory = [tensor for p in [*self._parameters, *self._buffers] for tensor in (p.gradient, *p.values)]
+        return DeviceCopies(gpu, memory, self._session.announce)
 
     # --- The loop ---
 
@@ -221,6 +229,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 self._copy_gradient(parameter, scale)
         for buffer in self._buffers:
             buffer.gradient.copy_(buffer.tensor)
+        if self._copies is not None:
+            self._copies.finish()
         self._lookups.collect(scale)
         self.job.exchange.send()
         try:
@@ -313,6 +323,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _cancel(self) -> None:
         """Takes back what this step has sent: step() sends it again."""
         if self._begun is not None:
+            if self._copies is not None:
+                self._copies.cancel()
             self._session.cancel_step()
             self._begun = None
             for parameter in self._trained:
@@ -332,9 +344,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
             return
         if self._begun is None:
             self._begin(self.job.batch_examples or self._examples, self._settings())
-        self._copy_gradient(parameter, None)
-        self._session.announce(parameter.index)
         assert tensor.grad is not None
+        if self._copies is not None and is_on_gpu(tensor) and not tensor.grad.is_sparse:
+            self._copies.send(parameter.index, tensor.grad, parameter.gradient)
+        else:
+            self._copy_gradient(parameter, None)
+            self._session.announce(parameter.index)
         parameter.sent = (tensor.grad, tensor.grad._version)
 
     def _copy_gradient(self, parameter: _Parameter, scale: torch.Tensor | None) -> None:
@@ -373,10 +388,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _install(self) -> None:
         place = self._session.place
-        for parameter in self._parameters:
+        for parameter in [*self._parameters, *self._buffers]:
             parameter.install(place)
-        for buffer in self._buffers:
-            buffer.install(place)
+        if self._copies is not None:
+            self._copies.values_installed()
 
     def _write_first_values(self, flat: npt.NDArray[np.float32]) -> None:
         values = torch.from_numpy(flat)
@@ -419,6 +434,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if hasattr(self, "_session"):
             raise Refused("the parameters of a job are fixed: give all parameter groups to the optimizer before distribute()")
         super().add_param_group(param_group)
+
+
+def _gpu_of(tensors: Iterable[torch.Tensor]) -> torch.device | None:
+    """The GPU that has these tensors, or some of them. None: they are in the memory of the host."""
+    devices = {tensor.device for tensor in tensors if is_on_gpu(tensor)}
+    if len(devices) > 1:
+        raise InvalidArgument(f"the model is on {', '.join(sorted(map(str, devices)))}: start a worker for each GPU")
+    return devices.pop() if devices else None
 
 
 def _parameters(model: torch.nn.Module, groups: Iterable[dict[str, Any]]) -> list[_Parameter]:

@@ -25,3 +25,7 @@ def floating_buffers(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether memory that travels can be the tensor's own."""
     return tensor.dtype == torch.float32 and tensor.device.type == "cpu"
+
+
+def is_on_gpu(tensor: torch.Tensor) -> bool:
+    return tensor.is_cuda
