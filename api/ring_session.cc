@@ -12,7 +12,6 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "api/conversions.h"
-#include "client/job_setup.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
@@ -61,9 +60,11 @@ absl::StatusOr<net::ResolvedCluster> ClusterOf(const AllReduceOptions& options) 
   net::ResolvedCluster cluster = {
       .spec = {}, .self = {.job = "worker", .index = options.worker}, .source = "AllReduceOptions::workers"};
   for (size_t worker = 0; worker < options.workers.size(); ++worker) {
-    CAIRN_ASSIGN_OR_RETURN(const net::HostPort address, net::HostPort::Parse(options.workers[worker]));
+    const auto address = net::HostPort::Parse(options.workers[worker]);
+    if (!address.ok())
+      return Annotate(address.status(), absl::StrCat(cluster.source, ": worker/", worker));
     CAIRN_RETURN_IF_ERROR(
-        Annotate(cluster.spec.Add({"worker", static_cast<int>(worker)}, address), cluster.source));
+        Annotate(cluster.spec.Add({"worker", static_cast<int>(worker)}, *address), cluster.source));
   }
   return cluster;
 }
@@ -82,6 +83,12 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Open(const Job& job,
   CAIRN_ASSIGN_OR_RETURN(std::vector<net::VariableInfo> variables, VariablesOf(job));
   if (!options.save || !options.load) {
     return absl::InvalidArgumentError("AllReduceOptions: save and load must be set");
+  }
+  for (const auto& [name, time] : {std::pair("lease", options.lease), std::pair("step_timeout", options.step_timeout)}) {
+    if (time.count() <= 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("AllReduceOptions::", name, ": ", time.count(), " ms, must be above 0"));
+    }
   }
   DisableLogging();
   return CatchOutOfMemory("the gradients", [&]() -> absl::StatusOr<std::unique_ptr<RingSession>> {
@@ -188,7 +195,7 @@ absl::Status RingSession::Wait(absl::AnyInvocable<absl::Status()> call) {
   absl::Status status;
   absl::Notification done;
   Thread thread("ring-wait", [&] {
-    status = call();
+    status = CatchOutOfMemory("the ring of workers", [&] { return call(); });
     done.Notify();
   });
   while (!done.WaitForNotificationWithTimeout(absl::FromChrono(kPollEvery))) {
@@ -199,6 +206,7 @@ absl::Status RingSession::Wait(absl::AnyInvocable<absl::Status()> call) {
 
 absl::Status RingSession::Join(bool* loaded) {
   state_ = StepState::kNone;
+  *loaded = false;
   const TimePoint deadline =
       SteadyNow() + std::chrono::duration_cast<Duration>(options_.connect.connect_timeout);
   absl::Status entered;
@@ -208,7 +216,7 @@ absl::Status RingSession::Join(bool* loaded) {
       agreement = member_->Form([this] { return Mine(); }, deadline);
       return agreement.status();
     }));
-    entered = Enter(*agreement, loaded);
+    entered = CatchOutOfMemory("the state of a worker", [&] { return Enter(*agreement, loaded); });
   } while (absl::IsAborted(entered));  // Form() enforces the deadline
   return entered;
 }
@@ -279,7 +287,7 @@ absl::StatusOr<allreduce::Ring::Step> RingSession::Await() {
   for (;;) {
     const TimePoint until = options_.connect.keep_waiting ? SteadyNow() + kPollEvery : deadline_;
     auto step = ring_->Await(std::min<TimePoint>(until, deadline_));
-    if (!absl::IsDeadlineExceeded(step.status())) return step;
+    if (!absl::IsDeadlineExceeded(step.status()) || !ring_->failure().ok()) return step;
     if (SteadyNow() >= deadline_) {
       std::string who;
       for (size_t i = 0; i < options_.workers.size(); ++i) {
@@ -299,10 +307,15 @@ absl::StatusOr<AllReduceStep> RingSession::FinishStep() {
       if (!announced_[variable].exchange(true)) ring_->Announce(static_cast<int>(variable));
     }
     state_ = StepState::kFinishing;
-    deadline_ = SteadyNow() + std::chrono::duration_cast<Duration>(options_.step_timeout);
   }
+  if (deadline_ == TimePoint::max())
+    deadline_ = SteadyNow() + std::chrono::duration_cast<Duration>(options_.step_timeout);
   auto step = Await();
   if (absl::IsCancelled(step.status())) return step.status();  // the step goes on
+  if (absl::IsDeadlineExceeded(step.status()) && ring_->failure().ok()) {
+    deadline_ = TimePoint::max();  // the step goes on, and another call waits as long
+    return step.status();
+  }
   state_ = StepState::kNone;
   CAIRN_RETURN_IF_ERROR(step.status());
   last_ = *std::move(step);
@@ -353,6 +366,7 @@ absl::Status RingSession::End() {
   has_left_ = true;
   member_->Complete();
   member_->Leave(absl::AbortedError(absl::StrCat(name_, " has left")), kLeaveLimit);
+  listener_ = nullptr;  // the port is free for another group of this process
   return absl::OkStatus();
 }
 
@@ -363,6 +377,7 @@ void RingSession::Leave(LeaveReason reason, const std::string& message) {
           ? absl::InvalidArgumentError(absl::StrCat(name_, " failed: ", message))
           : absl::AbortedError(absl::StrCat(name_, " has left", message.empty() ? "" : ": ", message)),
       kLastWords);
+  listener_ = nullptr;
 }
 
 void RingSession::Cancel() {

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,7 +70,7 @@ class RingSession {
   const std::string name_;  // "worker/1"
   net::SharedBuffer gradients_;
   std::unique_ptr<allreduce::Member> member_;
-  std::unique_ptr<worker::PeerListener> listener_;  // null: there is only one worker; ends before member_
+  std::unique_ptr<worker::PeerListener> listener_;  // null: one worker, or it has left; ends before member_
 
   bool has_left_ = false;
   // The state that this worker had, or took over, when it joined.

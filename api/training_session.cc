@@ -278,6 +278,7 @@ absl::Status TrainingSession::CancelStep() {
 absl::Status TrainingSession::AwaitWork() {
   if (!job_.work_queue.has_value())
     return absl::FailedPreconditionError("AwaitWork: the job has no work queue");
+  if (finished() || !steps().work().work_items().empty()) return absl::OkStatus();  // fetches no values
   rows_ = RowsState::kNone;
   return loop_->AwaitWork();
 }

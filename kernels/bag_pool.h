@@ -44,7 +44,7 @@ struct BagPoolParams {
 };
 
 // INVALID_ARGUMENT for a table that does not exist, and for widths and numbers of bags below 1. UNIMPLEMENTED for more
-// than 2^30 floats of pooled rows.
+// than 2^30 - 1 floats of pooled rows.
 absl::Status Validate(const BagPoolParams& params);
 
 // [lookup + 1] Where the pooled rows of a lookup, [bags, width], begin among all pooled rows, in floats: at multiples

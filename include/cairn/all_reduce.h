@@ -51,7 +51,9 @@ struct AllReduceStep {
 };
 
 // Not thread-safe: all calls come from one thread at a time, except Announce() and Cancel(), which any thread may call.
-// Calls that wait end early, with kCancelled, by ConnectOptions::keep_waiting or Cancel().
+// Calls of Announce() must have returned before any other call. Calls that wait end early, with kCancelled, by
+// ConnectOptions::keep_waiting or Cancel(). A wait of Open(), Recover() or CancelStep() that ends so is the end: all
+// later calls fail.
 class CAIRN_EXPORT AllReduce {
  public:
   // Listens, connects all workers, and gives them the state of worker 0, or of a worker that is farther. Only the
@@ -73,14 +75,16 @@ class CAIRN_EXPORT AllReduce {
   Status BeginStep(int64_t examples, bool done = false);
   // The gradient of a variable is final, and is sent while others are computed. Optional: FinishStep() sends the rest.
   Status Announce(int variable);
-  // Waits for the mean. kAborted: Recover() may help. kCancelled by keep_waiting: call it again.
+  // Waits for the mean. kAborted: Recover() may help. kCancelled by keep_waiting, or kDeadlineExceeded: the step goes
+  // on, and another call waits for it again.
   Status FinishStep(AllReduceStep* step);
   // Gives up a step before FinishStep(): all workers connect again and repeat it, which costs some 10 ms. `loaded`: as
   // Recover() says.
   Status CancelStep(bool* loaded);
 
   // The mean of the last step, in the order of the variables. `owner` keeps the memory, which other workers' gradients
-  // overwrite in the step after the next one. To be changed only after AwaitSent().
+  // overwrite when all gradients of the next step have been announced. Of one worker, it is the memory of gradients(),
+  // without an owner. To be changed only after AwaitSent().
   struct Mean {
     std::span<float> values;
     std::shared_ptr<const void> owner;

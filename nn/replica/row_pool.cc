@@ -1,7 +1,6 @@
 #include "nn/replica/row_pool.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -42,12 +41,12 @@ absl::Status StagedMemory::Reserve(int64_t floats) {
   CAIRN_RETURN_IF_ERROR(device_.Synchronize());  // copies may still use the memory
   constexpr int64_t kMinFloats = 1024;           // pinned memory must not share a page with other data
   const int64_t grown = std::max(floats + floats / 4, kMinFloats);
+  memory_ = nullptr;  // until all of it has been made
   pinned_ = nullptr;
   CAIRN_ASSIGN_OR_RETURN(host_, CatchOutOfMemory("rows of a batch", [&]() -> absl::StatusOr<AlignedBuffer> {
                            return AlignedBuffer(grown);
                          }));
   CAIRN_ASSIGN_OR_RETURN(pinned_, device_.Pin(host_.data(), grown * int64_t{sizeof(float)}));
-  memory_ = nullptr;
   CAIRN_ASSIGN_OR_RETURN(memory_, device_.Allocate(grown, "rows of a batch"));
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -89,6 +90,8 @@ class PyAllReduce {
     } catch (nb::python_error& error) {
       raised_.emplace(std::move(error));
       return Status(StatusCode::kCancelled, "the state could not be saved or loaded");
+    } catch (const std::exception& error) {
+      return Status(StatusCode::kInvalidArgument, std::string("save or load: ") + error.what());
     }
   }
 

@@ -98,7 +98,10 @@ void BindSteps(SessionClass& session) {
 void BindWork(SessionClass& session) {
   session
       .def("await_work",
-           [](PySession& self) { self.waits().Run([&] { return self.session().AwaitWork(); }); })
+           [](PySession& self) {
+             self.CountChange();
+             self.waits().Run([&] { return self.session().AwaitWork(); });
+           })
       .def_prop_ro("work_items", [](PySession& self) { return self.session().work_items(); })
       .def_prop_ro("members", [](PySession& self) { return self.session().members(); });
 }

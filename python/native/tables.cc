@@ -7,11 +7,13 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -96,14 +98,12 @@ std::pair<OwnedIds, OwnedRows> ReadTable(PySession& self, int table) {
 }
 
 std::pair<OwnedIds, OwnedPositions> Compute(UniqueIds& self, const Ids& batch) {
-  std::vector<int64_t> ids;
-  std::vector<int32_t> positions;
-  {
-    const nb::gil_scoped_release without_gil;
-    self.Compute({batch.data(), batch.size()});
-    ids.assign(self.ids().begin(), self.ids().end());
-    positions.assign(self.positions().begin(), self.positions().end());
+  if (batch.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    throw nb::value_error(("a batch of " + std::to_string(batch.size()) + " ids, at most 2147483647").c_str());
   }
+  self.Compute({batch.data(), batch.size()});
+  std::vector<int64_t> ids(self.ids().begin(), self.ids().end());
+  std::vector<int32_t> positions(self.positions().begin(), self.positions().end());
   const size_t count = ids.size(), all = positions.size();
   return {Owned<int64_t, OwnedIds>(std::move(ids), {count}),
           Owned<int32_t, OwnedPositions>(std::move(positions), {all})};

@@ -49,8 +49,10 @@ absl::Status StateExchange::Add(int64_t ring_epoch, const v1::RingState& state) 
     states.push_back(*one);
   }
   CAIRN_ASSIGN_OR_RETURN(Agreement agreement, Agree(std::move(states), options_.names));
-  Accept(std::move(agreement), ring_epoch);
-  return absl::OkStatus();
+  return CatchOutOfMemory("the sums of gradients, and the state of another worker", [&]() -> absl::Status {
+    Accept(std::move(agreement), ring_epoch);
+    return absl::OkStatus();
+  });
 }
 
 void StateExchange::Accept(Agreement agreement, int64_t ring_epoch) {

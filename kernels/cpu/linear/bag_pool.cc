@@ -2,7 +2,6 @@
 #include "kernels/bag_pool.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/core/status.h"
 #include "kernels/cpu/loops/bag_pool_loops.h"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import logging
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -74,7 +75,7 @@ class AllReduceOptimizer(torch.optim.Optimizer):
         kind = type(optimizer)
         groups = ", ".join(str(len(group["params"])) for group in self.param_groups)
         self._ring = job.open_all_reduce(variables, f"{kind.__module__}.{kind.__qualname__} with groups of {groups} parameters, "
-                                         f"buffers={buffers}, max_grad_norm={max_grad_norm}", self._save, self._load)
+                                         f"buffers={buffers}, max_grad_norm={max_grad_norm}", _weakly(self._save), _weakly(self._load))
         job.on_join_others = self._join_others
         memory = [from_dlpack(self._ring.gradients(i)).view(shape) for i, shape in enumerate(self._shapes)]
         self._used, self._buffer_memory = memory[0], memory[1:1 + len(self._buffers)]
@@ -300,6 +301,18 @@ class AllReduceOptimizer(torch.optim.Optimizer):
         if hasattr(self, "_ring"):
             raise Refused("the parameters of a job are fixed: give all parameter groups to the optimizer before distribute()")
         super().add_param_group(param_group)
+
+
+def _weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls the method, and does not keep its object alive: the ring of a forgotten optimizer ends with it."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> Any:
+        bound = reference()
+        if bound is None:
+            raise Refused("the optimizer of this job no longer exists")
+        return bound(*args)
+    return call
 
 
 def _gradients(model: torch.nn.Module, optimizer: torch.optim.Optimizer, first: int) -> list[_Gradient]:

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,10 +15,12 @@
 #include "common/system/thread.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/gate.h"
 
 namespace cairn::api {
 namespace {
 
+using test::Gate;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -66,7 +69,8 @@ class RingSessionTest : public testing::Test {
                                       return Status();
                                     }};
     options.connect.connect_timeout = std::chrono::seconds(20);
-    options.step_timeout = std::chrono::seconds(20);
+    options.step_timeout = step_timeout_;
+    options.lease = lease_;
     auto opened = RingSession::Open(Job{.variables = {{.name = "a", .shape = {2}}, {.name = "b"}}}, options);
     if (opened.ok()) program.session = *std::move(opened);
     return opened.status();
@@ -103,6 +107,7 @@ class RingSessionTest : public testing::Test {
 
   std::vector<std::string> addresses_;
   std::vector<Program> programs_;
+  std::chrono::milliseconds step_timeout_ = std::chrono::seconds(20), lease_ = std::chrono::seconds(10);
 };
 
 TEST_F(RingSessionTest, AllWorkersGetTheStateOfTheChiefAndTheWeightedMean) {
@@ -145,6 +150,7 @@ TEST_F(RingSessionTest, AStepThatIsTakenBackIsRepeatedByAll) {
       ASSERT_EQ(session(0).BeginStep(9, false), absl::OkStatus());
       ASSERT_EQ(session(0).Announce(1), absl::OkStatus());
       ASSERT_EQ(session(0).CancelStep(&loaded), absl::OkStatus());
+      EXPECT_FALSE(loaded);
       EXPECT_THAT(Step(0, 1, 1), ElementsAre(2, 2, 2));
       return;
     }
@@ -158,6 +164,52 @@ TEST_F(RingSessionTest, AStepThatIsTakenBackIsRepeatedByAll) {
     EXPECT_THAT(Step(1, 3, 1), ElementsAre(2, 2, 2));
   });
   EndAll();
+}
+
+TEST_F(RingSessionTest, AStepThatTakesTooLongGoesOn) {
+  step_timeout_ = std::chrono::milliseconds(200);
+  OpenAll();
+  Gate late;
+  InParallel([&](size_t worker) {
+    if (worker == 1) {
+      ASSERT_TRUE(late.Wait());
+      EXPECT_THAT(Step(1, 3, 1), ElementsAre(2, 2, 2));
+      return;
+    }
+    for (float& gradient : session(0).gradients()) gradient = 1;
+    ASSERT_EQ(session(0).BeginStep(1, false), absl::OkStatus());
+    const absl::Status failure = session(0).FinishStep().status();
+    EXPECT_EQ(failure.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(failure.message()), HasSubstr("no progress in the time limit of a step"));
+    EXPECT_EQ(session(0).BeginStep(1, false).code(), absl::StatusCode::kFailedPrecondition);
+    late.Open();
+    absl::StatusOr<AllReduceStep> step;
+    for (int i = 0; i < 100 && !step.ok(); ++i) step = session(0).FinishStep();
+    ASSERT_EQ(step.status(), absl::OkStatus());
+    EXPECT_THAT(session(0).mean().values, ElementsAre(2, 2, 2));
+  });
+  step_timeout_ = std::chrono::seconds(20);
+}
+
+TEST_F(RingSessionTest, AnotherGroupMayFollowWhileTheObjectsOfTheFirstExist) {
+  OpenAll();
+  EndAll();
+  std::vector<std::unique_ptr<RingSession>> ended;
+  for (Program& program : programs_) ended.push_back(std::move(program.session));
+  OpenAll();
+  InParallel([&](size_t worker) { EXPECT_THAT(Step(worker, 1, 1), ElementsAre(1, 1, 1)); });
+  EndAll();
+}
+
+TEST_F(RingSessionTest, OptionsThatCannotBeAreRefusedByName) {
+  lease_ = std::chrono::seconds(0);
+  EXPECT_THAT(std::string(Open(0).message()), HasSubstr("AllReduceOptions::lease: 0 ms, must be above 0"));
+  lease_ = std::chrono::seconds(10);
+  step_timeout_ = std::chrono::milliseconds(-1);
+  EXPECT_THAT(std::string(Open(0).message()), HasSubstr("AllReduceOptions::step_timeout: -1 ms"));
+  step_timeout_ = std::chrono::seconds(20);
+  addresses_[1] = "here";
+  EXPECT_THAT(std::string(Open(0).message()), HasSubstr("AllReduceOptions::workers: worker/1"));
 }
 
 TEST_F(RingSessionTest, AWorkerThatReturnsTakesOverTheStateOfTheOthers) {
