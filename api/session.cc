@@ -230,6 +230,12 @@ Status Session::ReadTable(int table, std::vector<int64_t>* ids, std::vector<floa
   return Status();
 }
 
+Status Session::ReadOptimizerState(OptimizerState* state) {
+  auto read = impl_->session->ReadOptimizerState();
+  if (read.ok()) *state = *std::move(read);
+  return FromAbsl(read.status());
+}
+
 int Session::worker() const {
   return impl_->session->worker();
 }

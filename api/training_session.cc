@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/conversions.h"
 #include "api/group_settings.h"
+#include "api/optimizer_state.h"
 #include "client/job_end.h"
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr auto kSlice = std::chrono::milliseconds(100);
 // Servers refuse larger weights.
 constexpr int64_t kMaxExamples = std::numeric_limits<uint32_t>::max();
+constexpr int kMaxSnapshots = 5;  // attempts
 
 int64_t ElementsOf(const Job& job) {
   int64_t elements = 0;
@@ -331,6 +333,21 @@ absl::Status TrainingSession::SetGroups(std::vector<v1::GroupSettings> groups) {
   steps().SetGroups(std::move(joined));
   groups_ = std::move(groups);
   return absl::OkStatus();
+}
+
+absl::StatusOr<OptimizerState> TrainingSession::ReadOptimizerState() {
+  CAIRN_ASSIGN_OR_RETURN(client::JobControl * control, Control());
+  CAIRN_RETURN_IF_ERROR(CheckNoStep("ReadOptimizerState"));
+  for (int attempt = 1;; ++attempt) {
+    CAIRN_ASSIGN_OR_RETURN(const client::TakenSnapshot taken, control->TakeSnapshot());
+    const auto snapshot =
+        taken.read(FromSeconds(std::chrono::duration<double>(options_.step_timeout).count()),
+                   /*tables=*/nullptr);
+    if (snapshot.ok()) return StateOf(*snapshot, variables_, declared_.variable_groups_size());
+    // A checkpoint that begins meanwhile takes the place of the snapshot on the servers.
+    CAIRN_RETURN_IF_ERROR(control->CheckSnapshotMayBeRetried(snapshot.status()));
+    if (attempt == kMaxSnapshots) return snapshot.status();
+  }
 }
 
 absl::Status TrainingSession::SaveCheckpoint() {

@@ -81,6 +81,7 @@ class TrainingSession {
   absl::Status SaveCheckpoint();
   absl::Status SetGroups(std::vector<v1::GroupSettings> groups);
   absl::StatusOr<TableContents> ReadTable(int table);
+  absl::StatusOr<OptimizerState> ReadOptimizerState();
 
  private:
   enum class StepState { kNone, kBegun, kFinishing };

@@ -104,6 +104,14 @@ struct Counters {
   int64_t staleness_max = 0;                                     // of an accepted gradient, in updates
 };
 
+// The state of the optimizer at one point of the job.
+struct OptimizerState {
+  // Under the optimizer's names of its slots ("exp_avg"): [elements of all variables].
+  std::map<std::string, std::vector<float>> slots{};
+  // [Variable::group] The updates that have touched the group.
+  std::vector<int64_t> updates{};
+};
+
 // How a worker leaves.
 enum class LeaveReason {
   kStopped = 2,  // the job goes on without it
@@ -271,6 +279,8 @@ class CAIRN_EXPORT Session {
   // Reads all rows that training has made of a table of Job::tables, of one version, with their ids: `rows`
   // [id][width]. Takes the time of a checkpoint. kInvalidArgument for an unknown table.
   Status ReadTable(int table, std::vector<int64_t>* ids, std::vector<float>* rows);
+  // Fetches the state of the optimizer from all servers, outside of a step.
+  Status ReadOptimizerState(OptimizerState* state);
 
   // This worker's number.
   int worker() const;

@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/chrono.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "native/bindings.h"
@@ -145,6 +147,20 @@ void BindControl(SessionClass& session) {
             self.waits().Run([&] { return self.session().SetLearningRate(rate); });
           },
           nb::arg("rate"))
+      // ({slot: an array of all variables' elements}, [group] updates)
+      .def("optimizer_state",
+           [](PySession& self) {
+             OptimizerState state;
+             self.waits().Run([&] { return self.session().ReadOptimizerState(&state); });
+             nb::typed<nb::dict, nb::str, Array> slots;
+             for (auto& [name, values] : state.slots) {
+               auto* const owned = new std::vector<float>(std::move(values));
+               const nb::capsule owner(
+                   owned, [](void* memory) noexcept { delete static_cast<std::vector<float>*>(memory); });
+               slots[nb::str(name.c_str())] = Array(owned->data(), {owned->size()}, owner);
+             }
+             return std::pair(std::move(slots), state.updates);
+           })
       .def("counters", [](PySession& self) {
         Counters counters;
         self.waits().Run([&] { return self.session().GetCounters(&counters); });

@@ -286,6 +286,21 @@ TEST_F(TrainingSessionTest, GroupsHaveLearningRatesOfTheirOwn) {
   EXPECT_THAT(session->values(), ElementsAre(0, 1, 1.75f));
 }
 
+TEST_F(TrainingSessionTest, TheStateOfTheOptimizerIsReadInTheOrderOfTheVariables) {
+  Job job = Toy();
+  job.optimizer = {.name = "torch.SGD", .hyperparameters = {{"lr", 1}, {"momentum", 0.5}}};
+  job.variables[1].group = 1;
+  const auto session = Open(job, Options());
+  ASSERT_TRUE(Step(*session, 4).ok());
+  ASSERT_EQ(session->SetGroups({v1::GroupSettings(), Untouched()}), absl::OkStatus());
+  ASSERT_TRUE(Step(*session, 4).ok());
+  const OptimizerState state = session->ReadOptimizerState().value();
+  ASSERT_THAT(state.slots, testing::SizeIs(1));
+  EXPECT_EQ(state.slots.begin()->first, "momentum_buffer");
+  EXPECT_THAT(state.slots.begin()->second, ElementsAre(6, 6, 4));
+  EXPECT_THAT(state.updates, ElementsAre(2, 1));
+}
+
 // The gradient of an untouched variable is not read, and its momentum and decay pause.
 TEST_F(TrainingSessionTest, AStepLeavesAGroupUntouched) {
   Job job = Toy();
