@@ -115,7 +115,7 @@ class _Worker:
                    "decay": wanted} for wanted in (True, False)]
         stand_in = torch.optim.Optimizer([group for group in groups if group["params"]], {})
         options = {"mode": "sync", "max_staleness": None, "max_grad_norm": None, "buffers": "mean", "updates": 0,
-                   "eager": self._batches == 1, **self._options}
+                   "eager": self._batches == 1, "skip_unused": False, **self._options}
         module: Any = variables  # has what DistributedOptimizer reads of a torch.nn.Module
         self._distributed = DistributedOptimizer(stand_in, module, self.job, rule=_rule(self, shown), **options)
         train_step = self._model.train_step

@@ -166,6 +166,57 @@ class TorchTest(unittest.TestCase):
             self.assertTrue(torch.equal(before, model[1].weight))
             self.assertEqual(job.version, 3)
 
+    def test_unused_parameters_can_be_skipped(self):
+        inputs, labels = make_data()
+
+        def make():
+            model = nn.ModuleList([nn.Linear(10, 3), nn.Linear(10, 3), nn.Linear(10, 3)])
+            for number, layer in enumerate(model):
+                nn.init.constant_(layer.weight, 0.01 * number)
+                nn.init.zeros_(layer.bias)
+            return model
+
+        def step(model, optimizer, i):
+            optimizer.zero_grad()
+            used = [model[0], model[1 + i // 3 % 2]]  # the other one has momentum that must not move it
+            sum(loss_of(layer, inputs, labels) for layer in used).backward()
+            optimizer.step()
+        self.check(make, step, steps=12, skip_unused=True)
+
+    def test_the_state_is_torchs(self):
+        inputs, labels = make_data()
+        rules = {"SGD": {"momentum": 0.9}, "Adam": {"amsgrad": True}, "AdamW": {}, "RMSprop": {"centered": True, "momentum": 0.5},
+                 "Adagrad": {}, "Adadelta": {}, "Adamax": {}, "NAdam": {}, "RAdam": {}}
+
+        def train(model, optimizer, steps):
+            for _ in range(steps):
+                optimizer.zero_grad()
+                loss_of(model, inputs, labels).backward()
+                optimizer.step()
+        for name, options in rules.items():
+            with self.subTest(name), local(ps=2) as job:
+                reference, model = make_model(norm=False), make_model(norm=False)
+                expected = getattr(optim, name)(reference.parameters(), 0.01, **options)
+                rule = getattr(optim, name)(model.parameters(), 0.01, **options)
+                optimizer = cairn.torch.distribute(rule, model, job)
+                train(reference, expected, 5)
+                train(model, optimizer, 5)
+                found, wanted = optimizer.state_dict(), expected.state_dict()
+                self.assertEqual(found["param_groups"], wanted["param_groups"])
+                self.assertEqual(found["state"].keys(), wanted["state"].keys())
+                for index, state in wanted["state"].items():
+                    self.assertEqual(found["state"][index].keys(), state.keys())
+                    for key, value in state.items():
+                        torch.testing.assert_close(found["state"][index][key], torch.as_tensor(value), rtol=2e-3, atol=5e-6)
+                resumed = make_model(norm=False)
+                resumed.load_state_dict({key: value.clone() for key, value in model.state_dict().items()})
+                again = getattr(optim, name)(resumed.parameters(), 0.01, **options)
+                again.load_state_dict(found)
+                train(resumed, again, 3)
+                train(reference, expected, 3)
+                assert_same(self, resumed, reference, atol=2e-6)
+            self.assertEqual(optimizer.state_dict()["state"], {})  # the servers have ended
+
     def test_a_closure_computes_the_gradient(self):
         model = make_model()
         inputs, labels = make_data()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("cairn")
 
-# [parameter group]: the learning rate and the other numbers; [trained parameter]: whether it requires a gradient now.
+# [parameter group]: the learning rate and the other numbers; [trained parameter]: whether the update may change it.
 _Settings = tuple[list[tuple[float | None, dict[str, float]]], list[bool]]
 
 
@@ -38,20 +39,20 @@ def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Jo
 @overload
 def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Job, *,
                mode: Literal["sync", "async", "ssp"] = "sync", max_staleness: int | None = None,
-               max_grad_norm: float | None = None, buffers: str = "mean", updates: int = 0,
-               eager: bool = True) -> DistributedOptimizer: ...
+               max_grad_norm: float | None = None, buffers: str = "mean", updates: int = 0, eager: bool = True,
+               skip_unused: bool = False) -> DistributedOptimizer: ...
 
 
 @overload
 def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Job, *, mode: str,
                max_staleness: int | None = None, max_grad_norm: float | None = None, buffers: str = "mean",
-               updates: int = 0, eager: bool = True,
+               updates: int = 0, eager: bool = True, skip_unused: bool = False,
                stateful: Sequence[Any] = ()) -> DistributedOptimizer | AllReduceOptimizer: ...
 
 
 def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Job, *, mode: str = "sync",
                max_staleness: int | None = None, max_grad_norm: float | None = None, buffers: str = "mean",
-               updates: int = 0, eager: bool = True,
+               updates: int = 0, eager: bool = True, skip_unused: bool = False,
                stateful: Sequence[Any] = ()) -> DistributedOptimizer | AllReduceOptimizer:
     """Joins the job with the variables of `model`, and returns the optimizer for the training loop in place of
     `optimizer`, whose rule, parameter groups and rates it takes over. Call it after loading values into the model; all
@@ -64,20 +65,22 @@ def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Jo
     over all parameters is limited, as by torch.nn.utils.clip_grad_norm_. buffers: "mean" (floating-point buffers, such
     as the averages of BatchNorm, are the mean over the workers' examples after each step) or "local" (each worker keeps
     its own). updates: the length of the job; 0: until the chief closes it. eager: gradients are sent while backward
-    goes on; False: by step().
+    goes on; False: by step(). skip_unused: an update leaves the parameters that had no gradient on the chief as they
+    are, as torch does, and ignores what others have for them: for models whose workers use the same parameters in a
+    step. Otherwise their gradients are zeros, and momentum and decay continue.
 
     Raises InvalidArgument for an optimizer, a parameter or a setting that it names, and the errors of connecting.
     """
     if mode == "allreduce":
-        if max_staleness is not None or updates:
-            raise InvalidArgument("max_staleness and updates need servers: mode='allreduce' has none")
+        if max_staleness is not None or updates or skip_unused:
+            raise InvalidArgument("max_staleness, updates and skip_unused need servers: mode='allreduce' has none")
         check_no_tables(model)
         return AllReduceOptimizer(optimizer, model, job, max_grad_norm=max_grad_norm, buffers=buffers, eager=eager,
                                   stateful=stateful)
     if stateful:
         raise InvalidArgument(f"stateful is for mode='allreduce', but mode is {mode!r}")
     return DistributedOptimizer(optimizer, model, job, mode=mode, max_staleness=max_staleness, max_grad_norm=max_grad_norm,
-                                buffers=buffers, updates=updates, eager=eager)
+                                buffers=buffers, updates=updates, eager=eager, skip_unused=skip_unused)
 
 
 class _Parameter:
@@ -92,6 +95,7 @@ class _Parameter:
         self.values: tuple[torch.Tensor, torch.Tensor] = (tensor, tensor)
         self.in_place = isinstance(tensor, torch.nn.Parameter) and is_plain(tensor)
         self.installed = (0, 0)  # data_ptr() and _version of the tensor when the values were installed
+        self.used = True  # whether it had a gradient in the last step
         self.usual_backwards = 0  # gradients that a step adds up, as seen in the last one
         self.backwards = 0  # in this step
         self.sent: tuple[torch.Tensor, int] | None = None  # tensor.grad and its _version when it was sent in this step
@@ -119,8 +123,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
     """Made by distribute(). Learning-rate schedulers take it as they take any optimizer; what they and the program
     change in `param_groups` on the chief is in force on the servers from the step on.
 
-    A parameter that took no part in the loss has a gradient of zeros, as it has where another worker used it; one with
-    requires_grad=False is left as it is.
+    A parameter that took no part in the loss has a gradient of zeros, as it has where another worker used it, unless
+    skip_unused is set; one with requires_grad=False is left as it is.
 
     Gradients are final when backward() has added them up as often as in the step before: until then nothing is sent.
     Another number in one step costs time and nothing else. What cannot be right raises: a gradient that was changed
@@ -132,7 +136,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Job, *, mode: str,
                  max_staleness: int | None, max_grad_norm: float | None, buffers: str, updates: int, eager: bool,
-                 rule: Rule | None = None) -> None:
+                 skip_unused: bool, rule: Rule | None = None) -> None:
         self._rule = Rule(optimizer) if rule is None else rule
         if buffers not in ("mean", "local"):
             raise InvalidArgument(f"buffers is {buffers!r}, must be 'mean' or 'local'")
@@ -142,12 +146,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.result: Result | None = None  # of the last step
         self.examples: int | None = None  # of a step() that is called without them, as the loops of other libraries do
         self._eager = eager
+        self._skip_unused = skip_unused
         self._parameters = _parameters(model, self.param_groups)
         self._buffers = [] if buffers == "local" else _buffers(model, len(self._parameters))
         self._trained = [p for p in self._parameters if p.group is not None]
         self._by_tensor = {id(p.tensor): p for p in self._trained}
         gpu = _gpu_of(p.tensor for p in self._trained)
         variables = [_variable(p) for p in [*self._parameters, *self._buffers]]
+        self._begins = [0, *itertools.accumulate(variable.num_elements for variable in variables)]
         for number, parameter in enumerate(self._trained):
             variables[parameter.index].group = number
         for variable in variables:
@@ -217,9 +223,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if hasattr(self, "found_inf"):
             self._send_late("a GradScaler scales the gradients")
         self._check_unchanged()
-        settings = self._settings()
-        if self._begun is not None and self._begun[1] != settings:
+        settings = self._settings(ended=True)
+        if self._begun is not None and self._begun[1][0] != settings[0]:
             self._send_late("param_groups changed between backward() and step()")
+        elif self._begun is not None and self._begun[1] != settings and self.job.is_chief:
+            self._cancel()  # other parameters than in the step before have a gradient
         if self._begun is not None and self._begun[0] != examples:
             self._cancel()
         if self._begun is None:
@@ -254,7 +262,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._end_step()
 
     def _step_without_examples(self) -> None:
-        settings = self._settings()
+        settings = self._settings(ended=False)
         self._begin(0, settings)
         self.job.exchange.push([])
         self.job.exchange.send()
@@ -343,7 +351,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if not self._eager or parameter.backwards != parameter.usual_backwards:
             return
         if self._begun is None:
-            self._begin(self.job.batch_examples or self._examples, self._settings())
+            self._begin(self.job.batch_examples or self._examples, self._settings(ended=False))
         assert tensor.grad is not None
         if self._copies is not None and is_on_gpu(tensor) and not tensor.grad.is_sparse:
             self._copies.send(parameter.index, tensor.grad, parameter.gradient)
@@ -411,9 +419,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
             description.hyperparameters = {**description.hyperparameters, "global_clipnorm": max_grad_norm}
         return description
 
-    def _settings(self) -> _Settings:
+    def _settings(self, ended: bool) -> _Settings:
+        """`ended`: whether backward has ended. Before that, a parameter is used if it was in the last step."""
         groups = [(self._rule.learning_rate(group), self._rule.hyperparameters(group)) for group in self.param_groups]
-        return groups, [parameter.tensor.requires_grad for parameter in self._trained]
+        if ended:
+            for parameter in self._trained:
+                parameter.used = parameter.tensor.grad is not None
+        return groups, [p.tensor.requires_grad and (p.used or not self._skip_unused) for p in self._trained]
 
     def _group_settings(self, settings: _Settings) -> list[_native.GroupSettings]:
         """[group of the servers]: every trained parameter is a group, and the last one has the rest."""
@@ -425,6 +437,26 @@ class DistributedOptimizer(torch.optim.Optimizer):
             group.untouched = not trained
             of_servers.append(group)
         return [*of_servers, *[_native.GroupSettings() for _ in range(self._groups - len(of_servers))]]
+
+    def state_dict(self) -> dict[str, Any]:
+        """In torch's form, which its optimizers can load. On the chief, until the job is closed, with the servers'
+        state, which is fetched. On other workers with the parameter groups alone."""
+        described = super().state_dict()
+        if self.job.closed or not self.job.is_chief:
+            return described
+        self.job.settle_interrupted()
+        slots, updates = self._session.optimizer_state()
+        arrays = {name: torch.from_numpy(array) for name, array in slots.items()}
+        places = {id(p.tensor): (number, p) for number, p in enumerate(self._trained)}
+        tensors = [(tensor, group) for group in self.param_groups for tensor in group["params"]]
+        for index, (tensor, group) in enumerate(tensors):
+            number, parameter = places[id(tensor)]
+            begin = self._begins[parameter.index]
+            of_parameter = {name: array[begin:begin + tensor.numel()].view(tensor.shape).to(tensor, copy=True)
+                            for name, array in arrays.items()}
+            if updates[number] > 0:
+                described["state"][index] = self._rule.state(of_parameter, updates[number], group)
+        return described
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         _check_no_state(state_dict["state"])

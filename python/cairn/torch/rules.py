@@ -60,6 +60,17 @@ class Rule:
                 numbers[names] = float(group[key])
         return numbers
 
+    def state(self, slots: Mapping[str, torch.Tensor], updates: int, group: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """The state of a parameter in torch's form, from the servers' slots and their number of updates."""
+        if self.name == "torch.SGD":
+            return dict(slots)
+        state = {"step": torch.tensor(float(updates))}
+        if self.name == "torch.NAdam":
+            steps = torch.arange(1, updates + 1, dtype=torch.float64)
+            momenta = group["betas"][0] * (1 - 0.5 * 0.96 ** (steps * group["momentum_decay"]))
+            state["mu_product"] = momenta.prod().float()
+        return {**state, **slots}
+
 
 # [class of torch]: the optimizer of rows, and its names of the numbers. torch adds eps to the root; the optimizers of
 # rows in _UNDER_THE_ROOT add it under the root.
