@@ -120,7 +120,7 @@ class PackagingTest(IntegrationTest):
         classes = set()
         for header in (SOURCE / "include/cairn").iterdir():
             classes |= set(re.findall(r"^class CAIRN_EXPORT (?:\[\[nodiscard\]\] )?(\w+)", header.read_text(), re.MULTILINE))
-        self.assertEqual(classes, {"Buffer", "Session", "Status", "Variables"})
+        self.assertEqual(classes, {"AllReduce", "Buffer", "Session", "Status", "UniqueIds", "Variables"})
         exported = call("nm", "-D", "--defined-only", "-C", self.root / "lib/libcairn.so").splitlines()
         names = [line.split(maxsplit=2)[2] for line in exported]
         self.assertIn("cairn::Session::Run(std::function<cairn::Status (cairn::Session&)> const&)", names)
