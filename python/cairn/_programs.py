@@ -27,10 +27,14 @@ def path(program: str) -> str:
 
 
 def dying_with_parent() -> Callable[[], None]:
-    """For a child to call before exec: has the kernel end it when the parent's thread ends. Everything is loaded before
-    the fork, which may leave locks of other threads taken."""
-    prctl, signal_number = ctypes.CDLL(None).prctl, int(signal.SIGKILL)
-    return lambda: prctl(_PR_SET_PDEATHSIG, signal_number)
+    """For a child to call before exec: has the kernel end it when the parent's thread ends, and keeps Ctrl-C of the
+    parent's terminal away from it. Everything is loaded before the fork, which may leave locks of other threads taken."""
+    prctl, setpgid, signal_number = ctypes.CDLL(None).prctl, os.setpgid, int(signal.SIGKILL)
+
+    def before_exec() -> None:
+        setpgid(0, 0)
+        prctl(_PR_SET_PDEATHSIG, signal_number)
+    return before_exec
 
 
 def _run(program: str) -> None:

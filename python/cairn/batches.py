@@ -73,6 +73,9 @@ class Batches:
         """Iterates. Before a batch is yielded, on_next() gets the one that probably follows, or None. It may still go
         to another worker."""
         job, session = self._job, self._job.session
+        job.settle_interrupted()  # a step of an earlier loop, which used its batch
+        if job.on_values is not None:
+            job.on_values()
         load = self._load_here
         if self._num_workers > 0:
             job.await_work()  # the processes begin with what is known
@@ -100,8 +103,12 @@ class Batches:
 
     def check_unused(self) -> None:
         """Raises Refused unless a step may begin: the current batch has been taken, and no step has used it."""
-        if self._unused is None or self._unused != self._job.work_items()[0]:
+        if self._unused is None or self.gone():
             raise Refused("a step needs a batch of its own: take the next one from job.batches()")
+
+    def gone(self) -> bool:
+        """Whether the current batch is not this worker's any more."""
+        return self._unused is not None and self._job.work_items()[:1] != [self._unused]
 
     def use(self) -> None:
         """A step with the current batch has ended."""

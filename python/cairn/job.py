@@ -105,11 +105,12 @@ def _place(servers: str | Sequence[str] | None, worker: int | None, workers: int
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
         return _Place(described.servers, described.worker, len(described.trainers), described.peers)
+    source = "peers"
+    if peers is None and servers is None:
+        peers, source = os.environ.get("CAIRN_WORKERS") or [], "CAIRN_WORKERS"
     if servers is None:
         servers = os.environ.get("CAIRN_SERVERS") or []
-    if peers is None:
-        peers = os.environ.get("CAIRN_WORKERS") or []
-    others = addresses(peers, "peers") if peers else []
+    others = addresses(peers, source) if peers else []
     if not servers and not others:
         raise InvalidArgument("init() needs servers, or TF_CONFIG or CAIRN_SERVERS in the environment; or peers or "
                               "CAIRN_WORKERS for mode='allreduce'")
@@ -118,7 +119,7 @@ def _place(servers: str | Sequence[str] | None, worker: int | None, workers: int
     if workers < 1 or worker < 0 or (worker >= workers and not elastic):
         raise InvalidArgument(f"worker is {worker} of {workers}, must be in [0, {workers})")
     if others and len(others) != workers and not elastic:
-        raise InvalidArgument(f"peers: {len(others)} addresses for {workers} workers")
+        raise InvalidArgument(f"{source}: {len(others)} addresses for {workers} workers")
     return _Place(addresses(servers, "servers") if servers else [], worker, workers, others)
 
 
@@ -146,6 +147,8 @@ class Job:
         self._ring: _native.AllReduce | None = None  # in place of a session, with mode="allreduce"
         self._session: _native.Session | None = None
         self._exchange: Exchange | None = None
+        self._mark_of_values = 0  # of the values that the program of arrays has got
+        self._lost: str | None = None  # the outcome of its next push, whose values are gone
         self._names: dict[str, int] = {}
         self._shapes: list[tuple[int, ...]] = []
         self._closed = False
@@ -188,10 +191,12 @@ class Job:
         skip_empty_updates: a round without examples changes neither values nor the optimizer's state.
         """
         self._check_not_begun()
-        if not self.servers:
-            raise InvalidArgument(f"mode {mode!r} needs servers: give them to init(), or use mode='allreduce'")
         if mode not in _MODES:
-            raise InvalidArgument(f"mode is {mode!r}, must be one of {', '.join(_MODES)}")
+            raise InvalidArgument(f"mode is {mode!r}, must be one of {', '.join(_MODES)}; only cairn.torch.distribute() has "
+                                  "'allreduce'")
+        if not self.servers:
+            raise InvalidArgument(f"mode {mode!r} needs servers: give them to init(), or use cairn.torch.distribute() with "
+                                  "mode='allreduce'")
         description = self._description
         if self._batches is not None:
             description.work_queue = self._batches.queue
@@ -206,6 +211,7 @@ class Job:
         description.skip_empty_updates = skip_empty_updates
         self._session = _native.Session(description, self._options, first_values, _log.info)
         self._exchange = Exchange(self._session, description.tables)
+        self._exchange.on_recovery = self._on_recovery
         self._names = {variable.name: i for i, variable in enumerate(variables)}
         self._shapes = [tuple(variable.shape) for variable in variables]
         _open_jobs.add(self)
@@ -268,6 +274,7 @@ class Job:
             np.concatenate([array.reshape(-1) for array in arrays.values()], out=flat)
 
         self.open(variables, rule, mode=mode, max_staleness=max_staleness, updates=updates, tables=tables, first_values=fill)
+        self._mark_of_values = self.mark()
         return self._values()
 
     # --- Examples ---
@@ -286,7 +293,7 @@ class Job:
         default_collate in a program that uses torch, else the list. num_workers: processes that load batches ahead, by
         a DataLoader of torch, with `loader_options`.
         """
-        if self._session is not None or self._batches is not None:
+        if self._session is not None or self._ring is not None or self._batches is not None:
             raise Refused("job.batches() is called once, before start() or cairn.torch.distribute()")
         self._batches = Batches(self, dataset, batch_size, epochs=epochs, seed=seed, shuffle=shuffle, collate_fn=collate_fn,
                                 num_workers=num_workers, options=loader_options)
@@ -303,6 +310,11 @@ class Job:
             return None
         items = self.session.work_items
         return items[0].count if items else 0
+
+    @property
+    def batch_gone(self) -> bool:
+        """Whether the current batch of job.batches() is not this worker's any more."""
+        return self._batches is not None and self._batches.gone()
 
     def await_work(self) -> None:
         """Waits until there is an item in work_items() or the job has finished."""
@@ -336,6 +348,8 @@ class Job:
         {table: (ids, gradients [id][element])}; gradients of an id that occurs twice are added."""
         session = self.session
         self.settle_interrupted()
+        if self._lost is not None:
+            return self._leave_out(self._lost)
         weight = (self.batch_examples or 1) if examples is None else examples
         import numpy as np
         unknown = gradients.keys() - self._names.keys()
@@ -359,6 +373,18 @@ class Job:
 
         return self.step(begin)
 
+    def _on_recovery(self) -> None:
+        """This worker has joined again while it read rows: the program's next gradient belongs to older values."""
+        if self.session.finished or self.mark() != self._mark_of_values or self.batch_gone:
+            self._lost = self._outcome_of_lost_step(self._mark_of_values)
+
+    def _leave_out(self, outcome: str) -> Result:
+        """In place of a push whose gradient belongs to values that are gone."""
+        self._lost, self._mark_of_values = None, self.mark()
+        self.exchange.push([])
+        self.leave_batch_out()
+        return Result(outcome, self.session.version, 0)
+
     def _row_gradients(self, name: str, ids: npt.ArrayLike,
                        gradients: npt.ArrayLike) -> tuple[int, npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         import numpy as np
@@ -366,7 +392,7 @@ class Job:
         number = self.exchange.number(name)
         flat = self.exchange.ids_of(number, ids)
         array = np.asarray(_real(gradients, name), np.float32)
-        if array.size != flat.size * table.width:
+        if array.shape != (*np.shape(ids), table.width):
             raise InvalidArgument(f"table {name!r}: gradients of the shape {list(array.shape)} for {flat.size} ids and rows of "
                                   f"{table.width}")
         return number, flat, np.ascontiguousarray(array.reshape(flat.size, table.width))
@@ -404,6 +430,7 @@ class Job:
                     continue
                 outcome, staleness = self._outcome_of_lost_step(mark), 0
             self._unsettled = False
+            self._lost, self._mark_of_values = None, self.mark()
             if self._batches is not None:
                 self._batches.use()
             return Result(outcome, self.session.version, staleness)
@@ -439,6 +466,7 @@ class Job:
         """Fetches and returns the current values: {name: a copy}."""
         self.settle_interrupted()
         self._recovering(self.session.pull)
+        self._lost, self._mark_of_values = None, self.mark()
         if self.on_values is not None:
             self.on_values()
         return self._values()
@@ -469,6 +497,8 @@ class Job:
     @property
     def exchange(self) -> Exchange:
         """For integrations: the exchange of rows. Raises Refused before start() or cairn.torch.distribute()."""
+        if self._ring is not None:
+            raise Refused("embedding tables need servers: mode 'allreduce' has none")
         if self._exchange is None:
             raise Refused("the job has not begun: call start() or cairn.torch.distribute() first")
         return self._exchange

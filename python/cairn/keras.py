@@ -136,9 +136,11 @@ class _Worker:
         self._applied += 1
         if self._applied < self._batches:
             return
-        self._distributed.step(examples=self._examples or None)
-        self._applied = self._examples = 0
-        self._sums.clear()
+        try:
+            self._distributed.step(examples=self._examples or None)
+        finally:
+            self._applied = self._examples = 0
+            self._sums.clear()
         if self.job.finished:
             self._model.stop_training = True
 
@@ -161,6 +163,9 @@ def _rule(worker: _Worker, shown: Any) -> Any:
 
         def description(self, group: Mapping[str, Any]) -> _native.Optimizer:
             return self._description
+
+        def base_rate(self, group: Mapping[str, Any]) -> float | None:
+            return self.learning_rate(group)
 
         def learning_rate(self, group: Mapping[str, Any]) -> float | None:
             return float(shown.learning_rate) if worker.schedule is None else None

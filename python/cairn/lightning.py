@@ -145,8 +145,10 @@ class Strategy(_pl.strategies.ParallelStrategy):  # type: ignore[misc]
         return super().training_step(*args, **kwargs)
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
-        output = super().optimizer_step(*args, **kwargs)
-        self._examples = 0
+        try:
+            output = super().optimizer_step(*args, **kwargs)
+        finally:
+            self._examples = 0
         if self.job.finished:
             self.lightning_module.trainer.should_stop = True
         return output

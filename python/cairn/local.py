@@ -29,10 +29,13 @@ def local(ps: int = 1, *, workers: int, **options: Any) -> AbstractContextManage
 def local(ps: int = 1, workers: int | None = None, **options: Any) -> AbstractContextManager[Any]:
     """Starts `ps` servers on this machine and gives the job of one worker on them; `options` are those of init().
 
-    With `workers`, a list of so many jobs, one for each worker: a thread for each, which closes its job, trains a model of
-    its own.
+    With `workers`, a list of so many jobs, one for each worker: a thread for each trains a model of its own. It closes
+    its job, also after an error, which the others would wait for.
 
-        def train(job): ...                                       # ends with job.close()
+        def train(job):
+            with job:
+                ...
+
         with cairn.local(ps=1, workers=2) as jobs, ThreadPoolExecutor(2) as pool:
             results = list(pool.map(train, jobs))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import numbers
 import os
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -73,8 +74,9 @@ class Table:
 
     def description(self) -> _native.Table:
         """For the servers. Raises InvalidArgument, which names the table."""
-        for what, value, least in (("width", self.width, 1), ("rows", self.rows, 1)):
-            if value is not None and (isinstance(value, bool) or int(value) != value or value < least):
+        for what, value, least in (("width", self.width, 1), ("rows", self.rows, 1), ("seed", self.seed, 0)):
+            if value is not None and (not isinstance(value, numbers.Real) or isinstance(value, bool) or int(value) != value
+                                      or value < least):
                 raise InvalidArgument(f"table {self.name!r}: {what} is {value!r}, must be a whole number of at least {least}")
         table = _native.Table()
         table.name, table.width, table.rows, table.seed = self.name, int(self.width), int(self.rows or 0), self.seed
@@ -138,6 +140,8 @@ class Exchange:
         for an id that the table cannot have."""
         import numpy as np
         table = self.tables[number]
+        if hasattr(ids, "detach"):  # torch's, on any device
+            ids = ids.detach().cpu()
         array = np.asarray(ids)
         if array.dtype.kind not in "iu" and array.size:
             raise InvalidArgument(f"table {table.name!r}: ids of type {array.dtype}, must be integers")

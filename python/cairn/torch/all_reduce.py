@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import logging
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch.utils.dlpack import from_dlpack
 from cairn import _native
 from cairn.errors import InvalidArgument, MembershipLost, Refused, code_number
 from cairn.job import Job, Result
-from cairn.torch.tensors import check_type, floating_buffers, is_plain
+from cairn.torch.tensors import check_type, floating_buffers, is_plain, weakly
 
 _log = logging.getLogger("cairn")
 
@@ -57,6 +56,7 @@ class AllReduceOptimizer(torch.optim.Optimizer):
         self._share()
         self.job = job
         self.result: Result | None = None  # of the last step
+        self.examples: int | None = None  # of a step() that is called without them, as the loops of other libraries do
         self._model = model
         self._stateful = list(stateful)
         self._max_grad_norm = max_grad_norm
@@ -75,7 +75,7 @@ class AllReduceOptimizer(torch.optim.Optimizer):
         kind = type(optimizer)
         groups = ", ".join(str(len(group["params"])) for group in self.param_groups)
         self._ring = job.open_all_reduce(variables, f"{kind.__module__}.{kind.__qualname__} with groups of {groups} parameters, "
-                                         f"buffers={buffers}, max_grad_norm={max_grad_norm}", _weakly(self._save), _weakly(self._load))
+                                         f"buffers={buffers}, max_grad_norm={max_grad_norm}", weakly(self._save), weakly(self._load))
         job.on_join_others = self._join_others
         memory = [from_dlpack(self._ring.gradients(i)).view(shape) for i, shape in enumerate(self._shapes)]
         self._used, self._buffer_memory = memory[0], memory[1:1 + len(self._buffers)]
@@ -83,7 +83,7 @@ class AllReduceOptimizer(torch.optim.Optimizer):
             gradient.memory = memory[gradient.index]
             frozen = not gradient.tensor.requires_grad
             gradient.tensor.requires_grad_()  # torch registers hooks for no others; it may be unfrozen later
-            gradient.tensor.register_post_accumulate_grad_hook(self._on_gradient)  # type: ignore[no-untyped-call]
+            gradient.tensor.register_post_accumulate_grad_hook(weakly(self._on_gradient))  # type: ignore[no-untyped-call]
             gradient.tensor.requires_grad_(not frozen)
 
     # --- The loop ---
@@ -91,14 +91,16 @@ class AllReduceOptimizer(torch.optim.Optimizer):
     def step(self, closure: Callable[[], Any] | None = None, examples: int | None = None) -> Any:
         """Waits for the mean of all workers' gradients, and makes a step of the optimizer with it.
 
-        examples: the number of examples of this worker's gradient, which is their mean: its weight. By default all
-        workers' gradients have the same weight. With 0 the gradient does not count; a step without any examples changes
+        examples: the number of examples of this worker's gradient, which is their mean: its weight. By default it is
+        the attribute `examples`, if the program has set it; otherwise all workers' gradients have the same weight. With 0 the gradient does not count; a step without any examples changes
         nothing. Returns what `closure` returns.
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if examples is None:
+            examples = self.examples
         weight = 1 if examples is None else examples
         if isinstance(weight, bool) or int(weight) != weight or weight < 0:
             raise InvalidArgument(f"examples is {weight!r}, must be a whole number of at least 0")
@@ -125,6 +127,9 @@ class AllReduceOptimizer(torch.optim.Optimizer):
                 self._copy(gradient, scale)
         try:
             self._await_mean(examples)
+        except BaseException:  # the gradients have been sent, and may still be: the next ones are others
+            self.zero_grad()
+            raise
         finally:
             for gradient in self._gradients:
                 gradient.usual_backwards, gradient.backwards = gradient.backwards, 0
@@ -301,18 +306,6 @@ class AllReduceOptimizer(torch.optim.Optimizer):
         if hasattr(self, "_ring"):
             raise Refused("the parameters of a job are fixed: give all parameter groups to the optimizer before distribute()")
         super().add_param_group(param_group)
-
-
-def _weakly(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Calls the method, and does not keep its object alive: the ring of a forgotten optimizer ends with it."""
-    reference = weakref.WeakMethod(method)
-
-    def call(*args: Any) -> Any:
-        bound = reference()
-        if bound is None:
-            raise Refused("the optimizer of this job no longer exists")
-        return bound(*args)
-    return call
 
 
 def _gradients(model: torch.nn.Module, optimizer: torch.optim.Optimizer, first: int) -> list[_Gradient]:

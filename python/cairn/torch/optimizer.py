@@ -18,7 +18,7 @@ from cairn.torch.all_reduce import AllReduceOptimizer
 from cairn.torch.cuda import DeviceCopies
 from cairn.torch.embedding import Lookups, check_no_tables
 from cairn.torch.rules import Rule
-from cairn.torch.tensors import check_type, floating_buffers, is_on_gpu, is_plain
+from cairn.torch.tensors import check_type, floating_buffers, is_on_gpu, is_plain, weakly
 
 if TYPE_CHECKING:
     import numpy as np
@@ -167,11 +167,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
         job.on_values, job.on_empty_step = self._on_values, self._step_without_examples
         self._lookups.attach(job.exchange, self._on_recovery)
         # The rate that the rows of tables follow, that of the first parameter group; None: unknown.
-        self._rate = self._rule.learning_rate(self.param_groups[0]) if job.version == 0 else None
+        self._rate = self._rule.base_rate(self.param_groups[0]) if job.version == 0 else None
         self._examples = 1  # of the last step: the next one probably has as many
         self._begun: tuple[int, _Settings] | None = None  # of the step in progress
         self._last_settings: _Settings | None = None  # as the session knows them
         self._mark = 0
+        self._described_at = -1  # the version of the last state_dict()
         self._mark_of_values = job.mark()  # those that this step computes with
         self._lost = False  # this worker has joined again since then, and has other values
         for parameter in [*self._parameters, *self._buffers]:
@@ -181,7 +182,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         for parameter in self._trained:
             frozen = not parameter.tensor.requires_grad
             parameter.tensor.requires_grad_()  # torch registers hooks for no others; it may be unfrozen later
-            parameter.tensor.register_post_accumulate_grad_hook(self._on_gradient)  # type: ignore[no-untyped-call]
+            parameter.tensor.register_post_accumulate_grad_hook(weakly(self._on_gradient))  # type: ignore[no-untyped-call]
             parameter.tensor.requires_grad_(not frozen)
 
     def _make_copies(self, gpu: torch.device) -> DeviceCopies:
@@ -243,6 +244,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.job.exchange.send()
         try:
             self._await_update(examples, settings)
+        except BaseException:  # the gradients have been sent, and may still be: the next ones are others
+            super().zero_grad()
+            raise
         finally:
             self._lookups.end_step()
             for parameter in self._trained:
@@ -292,9 +296,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _on_recovery(self) -> None:
         """This worker has joined again while it read rows: a step that had begun is lost, and values have changed."""
         self._begun = None
+        if self._copies is not None:
+            self._copies.cancel()
         for parameter in self._trained:
             parameter.sent = None
-        self._lost = self._lost or self.job.mark() != self._mark_of_values
+        self._lost = self._lost or self.job.mark() != self._mark_of_values or self.job.batch_gone
         self._install()
 
     def _leave_out(self) -> None:
@@ -348,7 +354,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         parameter.backwards += 1
         if parameter.sent is not None:  # one more than usual
             self._cancel()
-        if not self._eager or parameter.backwards != parameter.usual_backwards:
+        if not self._eager or self._lost or parameter.backwards != parameter.usual_backwards:
             return
         if self._begun is None:
             self._begin(self.job.batch_examples or self._examples, self._settings(ended=False))
@@ -445,6 +451,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self.job.closed or not self.job.is_chief:
             return described
         self.job.settle_interrupted()
+        self._cancel()  # step() sends the gradients again
         slots, updates = self._session.optimizer_state()
         arrays = {name: torch.from_numpy(array) for name, array in slots.items()}
         places = {id(p.tensor): (number, p) for number, p in enumerate(self._trained)}
@@ -456,11 +463,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
                             for name, array in arrays.items()}
             if updates[number] > 0:
                 described["state"][index] = self._rule.state(of_parameter, updates[number], group)
+        self._described_at = self.job.version
         return described
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        _check_no_state(state_dict["state"])
-        super().load_state_dict(state_dict)
+        """Takes over the parameter groups. State of earlier steps is refused, unless it is what the servers have: other
+        libraries load what state_dict() has just given them."""
+        if self.job.version != self._described_at:
+            _check_no_state(state_dict["state"])
+        super().load_state_dict({**state_dict, "state": {}})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         if hasattr(self, "_session"):

@@ -42,8 +42,12 @@ class Rule:
         """The rule with the numbers of a parameter group."""
         described = _native.Optimizer()
         described.name = self.name
-        described.hyperparameters = {**self.hyperparameters(group), "lr": float(group["lr"])}
+        described.hyperparameters = {**self.hyperparameters(group), "lr": base_rate(group)}
         return described
+
+    def base_rate(self, group: Mapping[str, Any]) -> float | None:
+        """That of the description. None: it has a schedule."""
+        return base_rate(group)
 
     def learning_rate(self, group: Mapping[str, Any]) -> float | None:
         """None: that of the description, or its schedule's."""
@@ -88,6 +92,11 @@ _DEFAULTS = {"adagrad": {"initial_accumulator_value": 0.0, "epsilon": 1e-20}, "a
              "rmsprop": {"rho": 0.99, "epsilon": 1e-16}}
 
 
+def base_rate(group: Mapping[str, Any]) -> float:
+    """The rate of a parameter group without a scheduler's factor: schedulers keep it in the group."""
+    return float(group.get("initial_lr", group["lr"]))
+
+
 def row_optimizer(table: str, optimizer: Any, lr: float | None, of_job: torch.optim.Optimizer) -> dict[str, Any]:
     """The optimizer of a table's rows, as Keras' object. Raises InvalidArgument, which names the table.
 
@@ -105,7 +114,7 @@ def row_optimizer(table: str, optimizer: Any, lr: float | None, of_job: torch.op
                               "{'class_name': ..., 'config': {...}}")
     if lr is not None:
         config["learning_rate"] = float(lr)
-    config.setdefault("learning_rate", float(of_job.param_groups[0]["lr"]))
+    config.setdefault("learning_rate", base_rate(of_job.param_groups[0]))
     return {"class_name": name, "config": config}
 
 

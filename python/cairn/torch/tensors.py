@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from cairn.errors import InvalidArgument
@@ -29,3 +33,14 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def is_on_gpu(tensor: torch.Tensor) -> bool:
     return tensor.is_cuda
+
+
+def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls the method, and does not keep its object alive; does nothing when the object is gone. Hooks of tensors, and
+    callbacks of the extension module, are in cycles that are never collected."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> Any:
+        bound = reference()
+        return None if bound is None else bound(*args)
+    return call
