@@ -52,6 +52,8 @@ class Checkpoints final : public client::StateSource {
   // Takes checkpoints as SessionOptions say, and reports what was saved and what was not. Null without a
   // directory.
   client::SnapshotSaver* saver() { return saver_.has_value() ? &*saver_ : nullptr; }
+  // Lets another job of this process use the directory, when the last checkpoint has been written.
+  void Unlock() { lock_.reset(); }
 
  private:
   explicit Checkpoints(const Args& args);

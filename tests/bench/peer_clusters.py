@@ -7,11 +7,12 @@
 
 Compares `--mode async` with 2 workers to TensorFlow's ParameterServerStrategy (peer_tensorflow.py: a coordinator, as
 many servers and workers, gRPC), and `--mode sync` and `--mode allreduce` to PyTorch's DistributedDataParallel over gloo
-(peer_torch.py). async_torch is a program of PyTorch on Cairn's servers (peer_torch.py --cairn), asynchronous too, and is
-compared to TensorFlow; it needs cairn's package for --torch_python, for example by PYTHONPATH. The paths are those of Pythons with tensorflow-cpu and tf_keras, or torch. A peer whose Python is not
-given is left out, with a message. All train the same network on the same images with the same batch size for each of 2
-workers, the same Adam and number of updates, and one compute thread for each worker. The peers' files and NETWORKS
-describe how the peers were tuned. All runs of a round follow each other, and each ratio is of one round.
+(peer_torch.py). async_torch is a program of PyTorch on Cairn's servers (peer_torch.py --cairn), asynchronous too, and
+is compared to TensorFlow; it needs cairn's package for --torch_python, for example by PYTHONPATH. The paths are those
+of Pythons with tensorflow-cpu and tf_keras, or torch. A peer whose Python is not given is left out, with a message. All
+train the same network on the same images with the same batch size for each of 2 workers, the same Adam and number of
+updates, and one compute thread for each worker. The peers' files and NETWORKS describe how the peers were tuned. All
+runs of a round follow each other, and each ratio is of one round.
 
 examples/s and processor time are measured in the steady state, in the same way for all: between the first and the last
 of the updates that NETWORKS names, so neither start-up nor evaluation counts. Processor time is that of all processes

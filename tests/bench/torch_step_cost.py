@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What step() costs for a model of one number: wall time, and processor time of the calling thread, in µs.
+"""The cost of step() for a model of one number: wall time, and processor time of the calling thread, in µs.
 
     export PYTHONPATH=build/release/python CAIRN_BIN_DIR=build/release/bin
     $(tests/python/environment.sh) tests/bench/torch_step_cost.py [--rounds 7] [--steps 2000]
 
-One server and one worker on this machine. The processor time is told twice: of all of step(), and without the native
+One server and one worker on this machine. The processor time is that of all of step(), and that without the native
 wait for the answer, in which the thread may poll. Prints medians and ranges over the rounds. The aims are 150 µs of
 wall time, and 60 µs of processor time in Python.
 """

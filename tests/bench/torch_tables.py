@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A click model of PyTorch whose rows are on a server, against torch.nn.EmbeddingBag in one process.
 
-26 fields of Criteo's numbers of categories (at most a million, for torch's memory), Zipf ids, batches of 2048 examples,
-rows of 16 values with Adagrad, and a network over their dot products. One server and one worker of a thread each against
-one process of a thread, in turn in both orders. Needs the Python package and the programs:
+26 fields of Criteo's numbers of categories (at most a million, for torch's memory), Zipf ids, batches of 2048
+examples, rows of 16 values with Adagrad, and a network over their dot products. One server and one worker of a thread
+each against one process of a thread, in turn in both orders. Needs the Python package and the programs:
 
     export PYTHONPATH=build/release/python CAIRN_BIN_DIR=build/release/bin
     python3 tests/bench/torch_tables.py [--rounds 5]
@@ -64,7 +64,7 @@ def make_batches():
 
 
 def processor_time():
-    """Of this process and its children, in seconds."""
+    """The processor time of this process and its children, in seconds."""
     processes = [os.getpid(), *map(int, pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())]
     ticks = 0
     for process in processes:

@@ -226,7 +226,7 @@ class RunUsageTest(IntegrationTest):
 
     def test_wrong_flags_before_the_program_are_refused(self):
         self.refused("unknown flag --worker, did you mean --workers[?]", "--worker", "2", "train.py")
-        self.refused("--ps: '0' is not a whole number of at least 1", "--ps=0", "train.py")
+        self.refused("--ps: '-1' is not a whole number of at least 0", "--ps=-1", "train.py")
         self.refused("--ps_memory_limit: ", "--ps_memory_limit=many", "train.py")
         self.refused("--metrics_port: each server needs a port, but the 2 ports from 65535 on exceed port 65535",
                      "--metrics_port=65535", "--ps=2", "train.py")

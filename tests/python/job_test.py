@@ -227,6 +227,17 @@ class ProcessTest(unittest.TestCase):
             self.assertIn("an interrupted step has ended", logs.output[0])
             self.assertEqual(chief.values["w"], 0)
 
+    def test_ctrl_c_of_the_terminal_does_not_reach_the_servers(self):
+        program = ("import os, signal\nimport cairn\n"
+                   "signal.signal(signal.SIGINT, lambda *_: None)\n"
+                   "with cairn.local(connect_timeout=30, step_timeout=30) as job:\n"
+                   "    job.start({'w': 0.0}, 'SGD')\n"
+                   "    os.killpg(0, signal.SIGINT)\n"
+                   "    print(job.push({'w': 1.0}).outcome)\n")
+        done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, timeout=SECONDS,
+                              start_new_session=True)
+        self.assertEqual((done.returncode, done.stdout), (0, "accepted\n"))
+
     def test_pull_recovers_as_a_step_does(self):
         with tempfile.TemporaryDirectory() as directory, local(train_dir=directory) as job:
             job.start({"w": [1.]}, SGD)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Gradients on a GPU: when they are copied and announced, with a stand-in for torch.cuda; and with a GPU, if there is one."""
+"""Gradients on a GPU: the order of copies and announcements with a stand-in for torch.cuda, and a real GPU if there is
+one."""
 
 import copy
 import unittest
@@ -21,7 +22,7 @@ def train(optimizer, model, inputs, labels, steps):
 
 
 class Event:
-    """Happens when the test says so, or when it is waited for."""
+    """Happens when the test sets `done`, or when it is waited for."""
 
     def __init__(self, cuda):
         self.cuda, self.done = cuda, False

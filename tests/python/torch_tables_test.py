@@ -88,6 +88,20 @@ class AgainstTorchTest(unittest.TestCase):
             torch.testing.assert_close(model.out.weight, expected.out.weight, rtol=rtol, atol=1e-6)
             return job.table(name).contents()
 
+    def test_rows_follow_a_scheduler_that_was_made_before_distribute(self):
+        model = nn.Sequential(Embedding(None, 1, name="e", first_values=cairn.tables.Constant(0)), nn.Linear(1, 1))
+        inner = optim.SGD(model.parameters(), 0.5)
+        scheduler = optim.lr_scheduler.LinearLR(inner, start_factor=0.2, total_iters=2)
+        with local() as job:
+            optimizer = cairn.torch.distribute(inner, model, job)
+            for factor in (0.2, 0.6, 1.0, 1.0):
+                before, weight = job.table("e").read([7]).item(), model[1].weight.item()
+                optimizer.zero_grad()
+                model(torch.tensor([7])).sum().backward()
+                optimizer.step()
+                scheduler.step()
+                self.assertAlmostEqual(job.table("e").read([7]).item(), before - 0.5 * factor * weight, places=6)
+
     def test_tables_need_servers(self):
         model = nn.Sequential(Embedding(ROWS, WIDTH, name="e"))
         with self.assertRaisesRegex(cairn.InvalidArgument, "the embedding table 'e' .0. needs servers"), \

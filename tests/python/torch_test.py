@@ -2,13 +2,19 @@
 """Torch's semantics with one worker: what a training loop may do, and what raises."""
 
 import copy
+import gc
 import io
+import tempfile
+import threading
 import unittest
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import support  # noqa: F401
 import torch
-from support import assert_same, local, loss_of, make_data, make_model
+from support import SECONDS, assert_same, local, loss_of, make_data, make_model
 
+import cairn
 import cairn.torch
 
 nn, optim = torch.nn, torch.optim
@@ -128,6 +134,78 @@ class TorchTest(unittest.TestCase):
             optimizer = distribute(model, job)
             with self.assertRaisesRegex(cairn.InvalidArgument, "state of earlier steps"):
                 optimizer.load_state_dict(used.state_dict())
+
+    def test_what_state_dict_gives_can_be_loaded(self):
+        inputs, labels = make_data()
+        model = make_model(norm=False)
+        with local() as job:
+            optimizer = distribute(model, job)
+            for _ in range(2):
+                optimizer.zero_grad()
+                loss_of(model, inputs, labels).backward()
+                state = optimizer.state_dict()  # also while a step is in progress
+                optimizer.step()
+            with self.assertRaisesRegex(cairn.InvalidArgument, "state of earlier steps"):
+                optimizer.load_state_dict(state)
+            optimizer.load_state_dict(optimizer.state_dict())  # as Accelerate does
+            self.assertEqual(job.version, 2)
+
+    def test_a_closed_job_is_freed_with_its_model(self):
+        def train():
+            model = make_model(norm=False)
+            with local() as job:
+                optimizer = distribute(model, job)
+                loss_of(model, *make_data()).backward()
+                optimizer.step()
+            return weakref.ref(job), weakref.ref(optimizer), weakref.ref(model)
+        references = train()
+        gc.collect()
+        self.assertEqual([reference() for reference in references], [None, None, None])
+
+    def test_a_directory_is_free_when_the_job_is_closed(self):
+        models = []  # which keep the values
+        with tempfile.TemporaryDirectory() as directory:
+            for _ in range(2):
+                models.append(make_model(norm=False))
+                with local(train_dir=directory) as job:
+                    optimizer = distribute(models[-1], job)
+                    loss_of(models[-1], *make_data()).backward()
+                    optimizer.step()
+                    version = job.version
+        self.assertEqual(version, 2)
+
+    def test_a_gradient_of_an_interrupted_step_counts_once(self):
+        def train(job):
+            model = nn.Linear(1, 1, bias=False)
+            nn.init.zeros_(model.weight)
+            with job:
+                optimizer = cairn.torch.distribute(optim.SGD(model.parameters(), 1.0), model, job)
+                for step in range(3):
+                    if job.worker == 1 and step == 0:
+                        started.wait(SECONDS)
+                    model(torch.ones(1, 1)).sum().backward()
+                    if job.worker == 0 and step == 0:
+                        finish = job.finish_step
+
+                        def interrupted(mark, begin):
+                            job.finish_step = finish
+                            job._unsettled = True
+                            raise KeyboardInterrupt
+                        job.finish_step = interrupted
+                        with self.assertRaises(KeyboardInterrupt):
+                            optimizer.step()
+                        started.set()
+                        continue
+                    optimizer.step()
+                    optimizer.zero_grad()
+                if job.worker == 0:
+                    model(torch.ones(1, 1)).sum().backward()
+                    optimizer.step()
+                return model.weight.item(), job.version
+        started = threading.Event()
+        with cairn.local(workers=2, connect_timeout=SECONDS, step_timeout=SECONDS) as jobs, ThreadPoolExecutor(2) as pool:
+            first, second = pool.map(train, jobs)
+        self.assertEqual((first, second), ((-3.0, 3), (-3.0, 3)))
 
     def test_a_job_can_be_closed_within_a_step_and_the_model_used_afterwards(self):
         model = make_model(norm=False)

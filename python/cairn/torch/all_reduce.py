@@ -74,8 +74,9 @@ class AllReduceOptimizer(torch.optim.Optimizer):
         self._shapes = [variable.shape for variable in variables]
         kind = type(optimizer)
         groups = ", ".join(str(len(group["params"])) for group in self.param_groups)
-        self._ring = job.open_all_reduce(variables, f"{kind.__module__}.{kind.__qualname__} with groups of {groups} parameters, "
-                                         f"buffers={buffers}, max_grad_norm={max_grad_norm}", weakly(self._save), weakly(self._load))
+        described = (f"{kind.__module__}.{kind.__qualname__} with groups of {groups} parameters, buffers={buffers}, "
+                     f"max_grad_norm={max_grad_norm}")
+        self._ring = job.open_all_reduce(variables, described, weakly(self._save), weakly(self._load))
         job.on_join_others = self._join_others
         memory = [from_dlpack(self._ring.gradients(i)).view(shape) for i, shape in enumerate(self._shapes)]
         self._used, self._buffer_memory = memory[0], memory[1:1 + len(self._buffers)]
@@ -83,7 +84,8 @@ class AllReduceOptimizer(torch.optim.Optimizer):
             gradient.memory = memory[gradient.index]
             frozen = not gradient.tensor.requires_grad
             gradient.tensor.requires_grad_()  # torch registers hooks for no others; it may be unfrozen later
-            gradient.tensor.register_post_accumulate_grad_hook(weakly(self._on_gradient))  # type: ignore[no-untyped-call]
+            hook = weakly(self._on_gradient)
+            gradient.tensor.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
             gradient.tensor.requires_grad_(not frozen)
 
     # --- The loop ---
@@ -92,8 +94,8 @@ class AllReduceOptimizer(torch.optim.Optimizer):
         """Waits for the mean of all workers' gradients, and makes a step of the optimizer with it.
 
         examples: the number of examples of this worker's gradient, which is their mean: its weight. By default it is
-        the attribute `examples`, if the program has set it; otherwise all workers' gradients have the same weight. With 0 the gradient does not count; a step without any examples changes
-        nothing. Returns what `closure` returns.
+        the attribute `examples`, if the program has set it; otherwise all workers' gradients have the same weight. With
+        0 the gradient does not count; a step without any examples changes nothing. Returns what `closure` returns.
         """
         loss = None
         if closure is not None:

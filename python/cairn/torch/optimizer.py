@@ -114,7 +114,7 @@ class _Parameter:
             torch.autograd.graph.increment_version(self.tensor)
         else:
             with torch.no_grad():
-                # Of pinned memory, without waiting: DeviceCopies.values_installed().
+                # Copies from pinned memory do not wait: DeviceCopies.values_installed().
                 self.tensor.copy_(self.values[place], non_blocking=is_on_gpu(self.tensor))
         self.installed = (self.tensor.data_ptr(), self.tensor._version)
 
@@ -182,7 +182,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         for parameter in self._trained:
             frozen = not parameter.tensor.requires_grad
             parameter.tensor.requires_grad_()  # torch registers hooks for no others; it may be unfrozen later
-            parameter.tensor.register_post_accumulate_grad_hook(weakly(self._on_gradient))  # type: ignore[no-untyped-call]
+            hook = weakly(self._on_gradient)
+            parameter.tensor.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
             parameter.tensor.requires_grad_(not frozen)
 
     def _make_copies(self, gpu: torch.device) -> DeviceCopies:
@@ -288,7 +289,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _set_rate_of_rows(self, settings: _Settings) -> None:
         """Rows follow the schedule of the first parameter group. Variables have the rates of their groups."""
         rate = settings[0][0][0]
-        if self.job.is_chief and self._lookups.tables and rate != self._rate:
+        if self.job.is_chief and self._lookups.tables and rate is not None and rate != self._rate:
             with contextlib.suppress(MembershipLost):  # the end of the step recovers it
                 self._session.set_learning_rate(rate)
                 self._rate = rate
