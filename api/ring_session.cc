@@ -61,8 +61,7 @@ absl::StatusOr<net::ResolvedCluster> ClusterOf(const AllReduceOptions& options) 
       .spec = {}, .self = {.job = "worker", .index = options.worker}, .source = "AllReduceOptions::workers"};
   for (size_t worker = 0; worker < options.workers.size(); ++worker) {
     const auto address = net::HostPort::Parse(options.workers[worker]);
-    if (!address.ok())
-      return Annotate(address.status(), absl::StrCat(cluster.source, ": worker/", worker));
+    if (!address.ok()) return Annotate(address.status(), absl::StrCat(cluster.source, ": worker/", worker));
     CAIRN_RETURN_IF_ERROR(
         Annotate(cluster.spec.Add({"worker", static_cast<int>(worker)}, *address), cluster.source));
   }
@@ -84,7 +83,8 @@ absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Open(const Job& job,
   if (!options.save || !options.load) {
     return absl::InvalidArgumentError("AllReduceOptions: save and load must be set");
   }
-  for (const auto& [name, time] : {std::pair("lease", options.lease), std::pair("step_timeout", options.step_timeout)}) {
+  for (const auto& [name, time] :
+       {std::pair("lease", options.lease), std::pair("step_timeout", options.step_timeout)}) {
     if (time.count() <= 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("AllReduceOptions::", name, ": ", time.count(), " ms, must be above 0"));

@@ -99,7 +99,8 @@ std::pair<OwnedIds, OwnedRows> ReadTable(PySession& self, int table) {
 
 std::pair<OwnedIds, OwnedPositions> Compute(UniqueIds& self, const Ids& batch) {
   if (batch.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
-    throw nb::value_error(("a batch of " + std::to_string(batch.size()) + " ids, at most 2147483647").c_str());
+    throw nb::value_error(
+        ("a batch of " + std::to_string(batch.size()) + " ids, at most 2147483647").c_str());
   }
   self.Compute({batch.data(), batch.size()});
   std::vector<int64_t> ids(self.ids().begin(), self.ids().end());

@@ -248,6 +248,7 @@ class AgainstTorchTest(unittest.TestCase):
             model.embedding(torch.tensor([7])).sum().backward()
 
             def interrupted(*_):
+                job._unsettled = True  # as finish_step() does
                 job.session.finish_step(datetime.timedelta(milliseconds=1))
                 raise KeyboardInterrupt
             with mock.patch.object(job, "finish_step", interrupted), self.assertRaises(KeyboardInterrupt):

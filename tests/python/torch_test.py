@@ -4,15 +4,20 @@
 import copy
 import gc
 import io
+import os
+import subprocess
 import tempfile
 import threading
 import unittest
+import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
+import safetensors.torch
 import support  # noqa: F401
 import torch
 from support import SECONDS, assert_same, local, loss_of, make_data, make_model
+from torch.distributed import checkpoint
 
 import cairn
 import cairn.torch
@@ -135,7 +140,7 @@ class TorchTest(unittest.TestCase):
             with self.assertRaisesRegex(cairn.InvalidArgument, "state of earlier steps"):
                 optimizer.load_state_dict(used.state_dict())
 
-    def test_what_state_dict_gives_can_be_loaded(self):
+    def test_a_state_dict_can_be_loaded_again(self):
         inputs, labels = make_data()
         model = make_model(norm=False)
         with local() as job:
@@ -149,6 +154,42 @@ class TorchTest(unittest.TestCase):
                 optimizer.load_state_dict(state)
             optimizer.load_state_dict(optimizer.state_dict())  # as Accelerate does
             self.assertEqual(job.version, 2)
+
+    def test_a_compiled_model_is_compiled_once(self):
+        inputs, labels = make_data()
+        compiled = []
+
+        def backend(graph, example_inputs):
+            compiled.append(graph)
+            return graph.forward
+
+        def step(model, optimizer, _):
+            optimizer.zero_grad()
+            loss_of(torch.compile(model, backend=backend), inputs, labels).backward()
+            optimizer.step()
+        torch._dynamo.reset()
+        self.check(lambda: make_model(norm=False), step)
+        self.assertEqual(len(compiled), 1)  # one graph for both models
+
+    def test_torch_reads_a_consolidated_checkpoint(self):
+        model = make_model(norm=False)
+        with tempfile.TemporaryDirectory() as directory:
+            with local(ps=2, train_dir=directory) as job:
+                optimizer = distribute(model, job)
+                loss_of(model, *make_data()).backward()
+                optimizer.step()
+            file = f"{directory}/whole/model.safetensors"
+            os.mkdir(f"{directory}/whole")
+            subprocess.run([f"{os.environ['CAIRN_BIN_DIR']}/cairn", "checkpoint", "consolidate", directory, "--output", file],
+                           check=True, timeout=SECONDS)
+            loaded = make_model(seed=5, norm=False).state_dict()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # there is one process
+                checkpoint.load(loaded, storage_reader=checkpoint.HuggingFaceStorageReader(f"{directory}/whole"))
+            for state in (loaded, safetensors.torch.load_file(file)):
+                self.assertEqual(state.keys(), model.state_dict().keys())
+                for name, values in model.state_dict().items():
+                    self.assertTrue(torch.equal(state[name], values), name)
 
     def test_a_closed_job_is_freed_with_its_model(self):
         def train():
