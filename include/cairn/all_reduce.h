@@ -78,8 +78,7 @@ class CAIRN_EXPORT AllReduce {
   // Waits for the mean. kAborted: Recover() may help. kCancelled by keep_waiting, or kDeadlineExceeded: the step goes
   // on, and another call waits for it again.
   Status FinishStep(AllReduceStep* step);
-  // Gives up a step before FinishStep(): all workers connect again and repeat it, which costs some 10 ms. `loaded`: as
-  // Recover() says.
+  // Gives up a step before FinishStep(): all workers connect again and repeat it. `loaded`: as Recover() says.
   Status CancelStep(bool* loaded);
 
   // The mean of the last step, in the order of the variables. `owner` keeps the memory, which other workers' gradients

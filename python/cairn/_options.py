@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import datetime
+import numbers
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from cairn import _native
 from cairn.errors import InvalidArgument
 
 
 def seconds(value: float, name: str) -> datetime.timedelta:
-    if not value > 0:
+    if not isinstance(value, numbers.Real) or not 0 < value <= datetime.timedelta.max.total_seconds():
         raise InvalidArgument(f"{name} is {value!r}, must be a number of seconds above 0")
-    return datetime.timedelta(seconds=value)
+    return datetime.timedelta(seconds=float(value))
+
+
+def whole(value: Any, name: str, least: int, limit: int = 2**63) -> int:
+    """`value` as a number in [least, limit)."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not least <= value < limit or int(value) != value:
+        raise InvalidArgument(f"{name} is {value!r}, must be a whole number of at least {least}")
+    return int(value)
 
 
 def addresses(value: str | Sequence[str], name: str) -> list[str]:
     """`value`: "host:port,host:port" or a list of addresses, in the order of the tasks' indices."""
     found = [address.strip() for address in (value.split(",") if isinstance(value, str) else value)]
     if not found or not all(found):
-        what = {"servers": "server", "peers": "worker"}[name]
-        raise InvalidArgument(f"{name}: {value!r} names no {what}, or an empty one")
+        raise InvalidArgument(f"{name}: {value!r} has no address, or an empty one")
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from cairn import _native
+from cairn._options import whole
 from cairn.errors import InvalidArgument, Refused
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ class Batches:
                  collate_fn: Callable[[list[Any]], Any] | None, num_workers: int, options: Mapping[str, Any]) -> None:
         for name, value, least in (("batch_size", batch_size, 1), ("epochs", epochs, 0), ("seed", seed, 0),
                                    ("num_workers", num_workers, 0), ("the number of examples", len(dataset), 1)):
-            if isinstance(value, bool) or int(value) != value or value < least:
-                raise InvalidArgument(f"{name} is {value!r}, must be a whole number of at least {least}")
+            whole(value, name, least, 2**64)
         if seed >= _NOT_SHUFFLED:
             raise InvalidArgument(f"seed is {seed}, must be below {_NOT_SHUFFLED}")
         if options and not num_workers:

@@ -50,10 +50,7 @@ class Training:
             if not _jax.numpy.issubdtype(_dtype(leaf), _jax.numpy.floating):
                 raise InvalidArgument(f"the parameter {name} is {_dtype(leaf)}, must be of floating-point numbers: keep the "
                                       "others outside of `params`")
-        try:
-            rule = native_optimizer(optimizer)
-        except ValueError as error:
-            raise InvalidArgument(str(error)) from None
+        rule = native_optimizer(optimizer)
 
         def fill(flat: Any) -> None:
             _np.concatenate([_numbers(leaf).reshape(-1) for leaf in self._leaves], out=flat)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cairn import _native, cluster, progress
-from cairn._options import addresses, connect_options, seconds
+from cairn._options import connect_options, seconds, whole
 from cairn.batches import Batches, Dataset, Item
 from cairn.errors import Error, InvalidArgument, MembershipLost, Refused, code_number
 from cairn.keras_optimizer import native_optimizer
@@ -49,13 +49,13 @@ def init(servers: str | Sequence[str] | None = None, *, worker: int | None = Non
          train_dir: str | os.PathLike[str] | None = None, save_steps: int = 0, save_secs: float = 0, keep: int = 5,
          replication: int = 0, wire_dtype: str = "float32", elastic: bool = False, min_workers: int = 0,
          max_workers: int = 0) -> Job:
-    """Describes the cluster and this worker's place in it. Nothing is connected before the variables are known.
+    """Describes the cluster and this worker's number in it. Nothing is connected before the variables are known.
 
-    The place of this process comes from the arguments; without `servers` from TF_CONFIG; without that from
-    CAIRN_SERVERS ("host:port,host:port") with RANK and WORLD_SIZE, which `torchrun` sets. Worker 0 is the chief: all
-    workers begin with its values, and it saves checkpoints and ends the servers. peers: the addresses on which the
-    workers listen for each other, in the order of their numbers, for mode="allreduce", which needs no servers; by
-    default those of TF_CONFIG or of CAIRN_WORKERS.
+    Both come from the arguments; without `servers` from TF_CONFIG; without that from CAIRN_SERVERS
+    ("host:port,host:port") with RANK and WORLD_SIZE, which `torchrun` sets. Worker 0 is the chief: all workers begin
+    with its values, and it saves checkpoints and ends the servers. peers: the addresses on which the workers listen for
+    each other, in the order of their numbers, for mode="allreduce", which needs no servers; by default those of
+    TF_CONFIG or of CAIRN_WORKERS.
 
     connect_timeout, step_timeout: limits, in seconds, of waits before and during training. lease: a worker without a
     sign of life for so many seconds is lost, and the others go on. tls: paths of certificate, key and CA. train_dir:
@@ -65,72 +65,26 @@ def init(servers: str | Sequence[str] | None = None, *, worker: int | None = Non
     join under any free number and leave while the job runs, and Job.batches() divides the examples; with fewer than
     min_workers the job pauses, and workers beyond max_workers (0: no limit) wait.
     """
-    place = _place(servers, worker, workers, peers, elastic)
+    assigned = cluster.assignment(servers, worker, workers, peers, elastic)
     if wire_dtype not in _ENCODINGS:
         raise InvalidArgument(f"wire_dtype is {wire_dtype!r}, must be one of {', '.join(_ENCODINGS)}")
     options = _native.SessionOptions()
-    options.connect = connect_options(place.servers, connect_timeout=connect_timeout, tls=tls, job_token_file=job_token_file)
-    options.worker = place.worker
+    options.connect = connect_options(assigned.servers, connect_timeout=connect_timeout, tls=tls, job_token_file=job_token_file)
+    options.worker = assigned.worker
     options.step_timeout = seconds(step_timeout, "step_timeout")
     if train_dir is not None:
         options.checkpoint_directory = os.fspath(train_dir)
-        options.checkpoint_every_updates = save_steps
+        options.checkpoint_every_updates = whole(save_steps, "save_steps", 0)
         if save_secs:
             options.checkpoint_every = seconds(save_secs, "save_secs")
-        options.checkpoints_to_keep = keep
+        options.checkpoints_to_keep = whole(keep, "keep", 0)
     description = _native.Job()
-    description.workers = place.workers
+    description.workers = assigned.workers
     description.lease = seconds(lease, "lease")
     description.backups = replication
     description.encoding = _ENCODINGS[wire_dtype]
     description.elastic, description.min_workers, description.max_workers = elastic, min_workers, max_workers
-    return Job(description, options, place.peers)
-
-
-class _Place(NamedTuple):
-    servers: list[str]  # may be empty if there are peers
-    worker: int
-    workers: int
-    peers: list[str]  # empty: unknown
-
-
-def _place(servers: str | Sequence[str] | None, worker: int | None, workers: int | None, peers: str | Sequence[str] | None,
-           elastic: bool) -> _Place:
-    """Where the servers and the other workers are, the number of this worker, and how many there are."""
-    if servers is None and peers is None and "TF_CONFIG" in os.environ:
-        if worker is not None or workers is not None:
-            raise InvalidArgument("init() takes worker and workers from TF_CONFIG: omit them, or give servers too")
-        try:
-            described = cluster.from_tf_config(os.environ["TF_CONFIG"], needs_servers=False)
-        except ValueError as error:
-            raise InvalidArgument(str(error)) from None
-        return _Place(described.servers, described.worker, len(described.trainers), described.peers)
-    source = "peers"
-    if peers is None and servers is None:
-        peers, source = os.environ.get("CAIRN_WORKERS") or [], "CAIRN_WORKERS"
-    if servers is None:
-        servers = os.environ.get("CAIRN_SERVERS") or []
-    others = addresses(peers, source) if peers else []
-    if not servers and not others:
-        raise InvalidArgument("init() needs servers, or TF_CONFIG or CAIRN_SERVERS in the environment; or peers or "
-                              "CAIRN_WORKERS for mode='allreduce'")
-    worker = _number(worker, "worker", "RANK", 0)
-    workers = len(others) if others and workers is None else _number(workers, "workers", "WORLD_SIZE", 1)
-    if workers < 1 or worker < 0 or (worker >= workers and not elastic):
-        raise InvalidArgument(f"worker is {worker} of {workers}, must be in [0, {workers})")
-    if others and len(others) != workers and not elastic:
-        raise InvalidArgument(f"{source}: {len(others)} addresses for {workers} workers")
-    return _Place(addresses(servers, "servers") if servers else [], worker, workers, others)
-
-
-def _number(value: int | None, name: str, variable: str, default: int) -> int:
-    if value is not None:
-        return value
-    text = os.environ.get(variable, str(default))
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidArgument(f"{name}: the environment variable {variable} is {text!r}, must be a number") from None
+    return Job(description, options, assigned.peers)
 
 
 class Job:
@@ -147,15 +101,17 @@ class Job:
         self._ring: _native.AllReduce | None = None  # in place of a session, with mode="allreduce"
         self._session: _native.Session | None = None
         self._exchange: Exchange | None = None
-        self._mark_of_values = 0  # of the values that the program of arrays has got
-        self._lost: str | None = None  # the outcome of its next push, whose values are gone
+        self._counted_at_values = 0  # _counted() when the program got its values
+        self._lost: str | None = None  # the outcome of the next step, if those values are gone
         self._names: dict[str, int] = {}
         self._shapes: list[tuple[int, ...]] = []
         self._closed = False
         self._batches: Batches | None = None
         self._unsettled = False  # a step was sent, and its end was not waited for
-        # Callbacks of an integration: after values have been fetched, and for a step without examples.
+        # Callbacks of an integration: after values have been fetched, after this worker has joined again while it read
+        # rows, and for a step without examples.
         self.on_values: Callable[[], None] | None = None
+        self.on_recovery: Callable[[], None] | None = None
         self.on_empty_step: Callable[[], None] | None = None
         self.on_join_others: Callable[[], None] | None = None  # with mode="allreduce": at the end
 
@@ -214,6 +170,7 @@ class Job:
         self._exchange.on_recovery = self._on_recovery
         self._names = {variable.name: i for i, variable in enumerate(variables)}
         self._shapes = [tuple(variable.shape) for variable in variables]
+        self._got_values()
         _open_jobs.add(self)
         return self._session
 
@@ -265,16 +222,12 @@ class Job:
         import numpy as np
         arrays = {name: np.array(_real(value, name), np.float32, order="C") for name, value in values.items()}
         variables = [native_variable(name, array.shape) for name, array in arrays.items()]
-        try:
-            rule = native_optimizer(optimizer)
-        except ValueError as error:
-            raise InvalidArgument(str(error)) from None
+        rule = native_optimizer(optimizer)
 
         def fill(flat: npt.NDArray[np.float32]) -> None:
             np.concatenate([array.reshape(-1) for array in arrays.values()], out=flat)
 
         self.open(variables, rule, mode=mode, max_staleness=max_staleness, updates=updates, tables=tables, first_values=fill)
-        self._mark_of_values = self.mark()
         return self._values()
 
     # --- Examples ---
@@ -311,16 +264,12 @@ class Job:
         items = self.session.work_items
         return items[0].count if items else 0
 
-    @property
-    def batch_gone(self) -> bool:
-        """Whether the current batch of job.batches() is not this worker's any more."""
-        return self._batches is not None and self._batches.gone()
-
     def await_work(self) -> None:
         """Waits until there is an item in work_items() or the job has finished."""
         session = self.session
         if not session.finished and not session.work_items:
             self._recovering(session.await_work)
+            self._got_values()
             if self.on_values is not None:
                 self.on_values()
 
@@ -329,14 +278,10 @@ class Job:
         if self.on_empty_step is not None:
             self.on_empty_step()
             return
-        self.push({}, examples=0)
+        self.exchange.push([])
+        self.step(lambda: self.begin_step(0))
         if self.on_values is not None:
             self.on_values()
-
-    def leave_batch_out(self) -> None:
-        """Gives up the current batch without a step. It comes again, or goes to another worker."""
-        if self._batches is not None:
-            self._batches.use()
 
     # --- Steps with arrays ---
 
@@ -348,8 +293,8 @@ class Job:
         {table: (ids, gradients [id][element])}; gradients of an id that occurs twice are added."""
         session = self.session
         self.settle_interrupted()
-        if self._lost is not None:
-            return self._leave_out(self._lost)
+        if self.lost:
+            return self.leave_out()
         weight = (self.batch_examples or 1) if examples is None else examples
         import numpy as np
         unknown = gradients.keys() - self._names.keys()
@@ -366,24 +311,7 @@ class Job:
                                       f"{list(self._shapes[index])}")
             place[:] = gradient.reshape(-1)
         self.exchange.push([self._row_gradients(name, *of_table) for name, of_table in (rows or {}).items()])
-
-        def begin() -> None:
-            self.begin_step(weight)
-            self.exchange.send()
-
-        return self.step(begin)
-
-    def _on_recovery(self) -> None:
-        """This worker has joined again while it read rows: the program's next gradient belongs to older values."""
-        if self.session.finished or self.mark() != self._mark_of_values or self.batch_gone:
-            self._lost = self._outcome_of_lost_step(self._mark_of_values)
-
-    def _leave_out(self, outcome: str) -> Result:
-        """In place of a push whose gradient belongs to values that are gone."""
-        self._lost, self._mark_of_values = None, self.mark()
-        self.exchange.push([])
-        self.leave_batch_out()
-        return Result(outcome, self.session.version, 0)
+        return self.step(lambda: self.begin_step(weight))
 
     def _row_gradients(self, name: str, ids: npt.ArrayLike,
                        gradients: npt.ArrayLike) -> tuple[int, npt.NDArray[np.int64], npt.NDArray[np.float32]]:
@@ -397,12 +325,14 @@ class Job:
                                   f"{table.width}")
         return number, flat, np.ascontiguousarray(array.reshape(flat.size, table.width))
 
+    # --- Steps of integrations ---
+
     def step(self, begin: Callable[[], None]) -> Result:
         """Makes one step. `begin` calls begin_step(); it is called again if the step was lost with a server or with
         this worker's membership and must be repeated, as it was then."""
-        mark = self.mark()
         begin()
-        return self.finish_step(mark, begin)
+        self.exchange.send()
+        return self.finish_step(begin)
 
     def begin_step(self, examples: int) -> None:
         """session.begin_step(), with the current batch if there are batches."""
@@ -410,12 +340,8 @@ class Job:
             self._batches.check_unused()
         self.session.begin_step(examples)
 
-    def mark(self) -> int:
-        """A number by which finish_step() knows, after a recovery, whether a step that begins now has been counted."""
-        return self.session.version if self._description.mode == _native.Mode.SYNC else self.session.position
-
-    def finish_step(self, mark: int, begin: Callable[[], None]) -> Result:
-        """The end of step(), after `begin` was called at `mark`."""
+    def finish_step(self, begin: Callable[[], None]) -> Result:
+        """The end of step(), after `begin` was called and exchange.send()."""
         items = self.work_items()[:1]
         self._unsettled = True
         while True:
@@ -424,34 +350,71 @@ class Job:
                 assert result is not None
                 outcome, staleness = result.outcome.name.lower(), result.staleness
             except MembershipLost as failure:
-                self.session.recover(code_number(failure), str(failure))
-                if not self.session.finished and self.mark() == mark and self.work_items()[:1] == items:
+                self._recover(failure)
+                if not self._values_are_gone() and self.work_items()[:1] == items:
                     begin()
+                    self.exchange.send()
                     continue
-                outcome, staleness = self._outcome_of_lost_step(mark), 0
-            self._unsettled = False
-            self._lost, self._mark_of_values = None, self.mark()
-            if self._batches is not None:
-                self._batches.use()
+                outcome, staleness = self._outcome_of_lost_step(), 0
+            self._end_step()
             return Result(outcome, self.session.version, staleness)
 
-    def _outcome_of_lost_step(self, mark: int) -> str:
+    @property
+    def lost(self) -> bool:
+        """Whether this worker has joined again while it read rows, and has other values than the program's gradient
+        belongs to: leave_out() takes the place of the step."""
+        return self._lost is not None
+
+    def leave_out(self) -> Result:
+        """Gives up the current batch, and pushes nothing. The batch comes again, or goes to another worker."""
+        assert self._lost is not None
+        self.exchange.push([])
+        self.exchange.forget()
+        result = Result(self._lost, self.session.version, 0)
+        self._end_step()
+        return result
+
+    def _end_step(self) -> None:
+        self._unsettled = False
+        self._got_values()
+        if self._batches is not None:
+            self._batches.use()
+
+    def _got_values(self) -> None:
+        self._lost, self._counted_at_values = None, self._counted()
+
+    def _counted(self) -> int:
+        """A number by which a step that was counted, or taken back, is known after a recovery."""
+        return self.session.version if self._description.mode == _native.Mode.SYNC else self.session.position
+
+    def _values_are_gone(self) -> bool:
+        return self.session.finished or self._counted() != self._counted_at_values
+
+    def _on_recovery(self) -> None:
+        """This worker has joined again while it read rows."""
+        if self._values_are_gone() or (self._batches is not None and self._batches.gone()):
+            self._lost = self._outcome_of_lost_step()
+        if self.on_recovery is not None:
+            self.on_recovery()
+
+    def _outcome_of_lost_step(self) -> str:
         if self.session.finished:
             return "finished"
-        if self.mark() > mark:
+        if self._counted() > self._counted_at_values:
             return "rejoined"
-        if self.mark() < mark:
+        if self._counted() < self._counted_at_values:
             _log.warning("the servers lost their values and went back to the checkpoint of version %d", self.session.version)
         return "stale"
+
+    def _recover(self, failure: MembershipLost) -> None:
+        self.session.recover(code_number(failure), str(failure))
 
     def settle_interrupted(self) -> None:
         """Waits for the end of a step that was sent and then interrupted, for example by Ctrl-C."""
         if not self._unsettled:
             return
         self.settle()
-        self._unsettled = False
-        if self._batches is not None:
-            self._batches.use()
+        self._end_step()
         _log.warning("an interrupted step has ended; the gradients of this one belong to the values before it")
 
     def _recovering(self, call: Callable[[], None]) -> None:
@@ -460,13 +423,13 @@ class Job:
             try:
                 return call()
             except MembershipLost as failure:
-                self.session.recover(code_number(failure), str(failure))
+                self._recover(failure)
 
     def pull(self) -> dict[str, npt.NDArray[np.float32]]:
         """Fetches and returns the current values: {name: a copy}."""
         self.settle_interrupted()
         self._recovering(self.session.pull)
-        self._lost, self._mark_of_values = None, self.mark()
+        self._got_values()
         if self.on_values is not None:
             self.on_values()
         return self._values()
@@ -570,7 +533,7 @@ class Job:
     def _end(self) -> _native.Session | None:
         """The session that is to be left; None: there is nothing to do."""
         self._closed = True
-        self._batches = self.on_values = self.on_empty_step = None  # nothing keeps a job that the program has forgotten
+        self._batches = self.on_values = self.on_recovery = self.on_empty_step = None  # nothing keeps a job that the program has forgotten
         if self._session is None or not self._session.made_in_this_process or self not in _open_jobs:
             return None
         return self._session
@@ -596,7 +559,7 @@ class Job:
             with contextlib.suppress(Refused):  # there is none
                 self.session.finish_step()
         except MembershipLost as failure:
-            self.session.recover(code_number(failure), str(failure))
+            self._recover(failure)
 
     @property
     def closed(self) -> bool:

@@ -95,6 +95,9 @@ class _Worker:
         if callable(rate) and self.schedule is None:
             raise InvalidArgument(f"learning_rate is a function ({rate!r}), which servers cannot call: give a number or a "
                                   "Keras schedule")
+        if model.dtype_policy.name == "mixed_float16":
+            raise InvalidArgument("the dtype policy mixed_float16 scales the loss, which the servers do not know: use "
+                                  "mixed_bfloat16")
         if optimizer.loss_scale_factor is not None:
             raise InvalidArgument("the servers do not know loss_scale_factor: use the dtype policy mixed_bfloat16")
         self._batches = optimizer.gradient_accumulation_steps or 1  # of a step
@@ -154,10 +157,7 @@ def _rule(worker: _Worker, shown: Any) -> Any:
         def __init__(self) -> None:
             optimizer = worker.optimizer
             config = {key: value for key, value in optimizer.get_config().items() if key != "gradient_accumulation_steps"}
-            try:
-                self._description = native_optimizer({"class_name": type(optimizer).__name__, "config": config})
-            except ValueError as error:
-                raise InvalidArgument(str(error)) from None
+            self._description = native_optimizer({"class_name": type(optimizer).__name__, "config": config})
             self.name = self._description.name
             self._decays = bool(optimizer.weight_decay)
 

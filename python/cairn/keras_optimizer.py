@@ -6,6 +6,7 @@ import numbers
 from typing import Any
 
 from cairn import _native
+from cairn.errors import InvalidArgument
 
 
 def optimizer_message(optimizer: object) -> dict[str, Any]:
@@ -22,16 +23,16 @@ def optimizer_message(optimizer: object) -> dict[str, Any]:
         message["learning_rate_schedule"] = _schedule(rate)
         config = {key: value for key, value in config.items() if key != "learning_rate"}
     elif callable(rate):
-        raise ValueError(f"optimizer {class_name}: learning_rate is a function ({rate!r}), which servers cannot call: "
+        raise InvalidArgument(f"optimizer {class_name}: learning_rate is a function ({rate!r}), which servers cannot call: "
                          "give a number or a Keras schedule")
     message["hyperparameters"], lists = _numbers(config, f"optimizer {class_name}")
     for key, values in lists.items():
-        raise ValueError(f"optimizer {class_name}: {key} is a list ({values}), must be a number")
+        raise InvalidArgument(f"optimizer {class_name}: {key} is a list ({values}), must be a number")
     return message
 
 
 def native_optimizer(optimizer: object) -> _native.Optimizer:
-    """The optimizer for the extension module. Raises ValueError as optimizer_message()."""
+    """The optimizer for the extension module. Raises InvalidArgument as optimizer_message()."""
     message = optimizer_message(optimizer)
     native = _native.Optimizer()
     native.name = message["name"]
@@ -57,13 +58,13 @@ def _class_and_config(value: Any, what: str) -> tuple[str, dict[str, Any]]:
     if hasattr(value, "get_config"):  # a Keras optimizer or schedule
         return type(value).__name__, dict(value.get_config())
     if not isinstance(value, dict) or not isinstance(value.get("class_name"), str):
-        raise ValueError(f"{what}: expected a name or {{'class_name': ..., 'config': {{...}}}}, found {value!r}")
+        raise InvalidArgument(f"{what}: expected a name or {{'class_name': ..., 'config': {{...}}}}, found {value!r}")
     unknown = value.keys() - {"class_name", "config", "module", "registered_name", "build_config", "shared_object_id"}
     if unknown:
-        raise ValueError(f"{what} {value['class_name']}: unknown key {min(unknown)!r}; hyperparameters belong in 'config'")
+        raise InvalidArgument(f"{what} {value['class_name']}: unknown key {min(unknown)!r}; hyperparameters belong in 'config'")
     config = value.get("config")
     if config is not None and not isinstance(config, dict):
-        raise ValueError(f"{what} {value['class_name']}: config must be a dict, found {config!r}")
+        raise InvalidArgument(f"{what} {value['class_name']}: config must be a dict, found {config!r}")
     return value["class_name"], dict(config or {})
 
 
@@ -72,7 +73,7 @@ def _schedule(value: object) -> dict[str, Any]:
     scalars, lists = _numbers(config, f"learning_rate {class_name}")
     unknown = lists.keys() - {"boundaries", "values"}
     if unknown:
-        raise ValueError(f"learning_rate {class_name}: {min(unknown)} is a list, must be a number")
+        raise InvalidArgument(f"learning_rate {class_name}: {min(unknown)} is a list, must be a number")
     return {"name": class_name, "numbers": scalars, **lists}
 
 
@@ -104,4 +105,4 @@ def _number(value: Any, what: str) -> float:
             return float(value)
         except ValueError:
             pass
-    raise ValueError(f"{what} is {value!r} ({type(value).__name__}), must be a number")
+    raise InvalidArgument(f"{what} is {value!r} ({type(value).__name__}), must be a number")

@@ -29,8 +29,8 @@ def local(ps: int = 1, *, workers: int, **options: Any) -> AbstractContextManage
 def local(ps: int = 1, workers: int | None = None, **options: Any) -> AbstractContextManager[Any]:
     """Starts `ps` servers on this machine and gives the job of one worker on them; `options` are those of init().
 
-    With `workers`, a list of so many jobs, one for each worker: a thread for each trains a model of its own. It closes
-    its job, also after an error, which the others would wait for.
+    With `workers`, a list of so many jobs, one for each worker: a thread for each trains a model of its own. Each must
+    close its job, also after an error: the other workers wait for it.
 
         def train(job):
             with job:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
-import numbers
 import os
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cairn import _native
+from cairn._options import whole
 from cairn.batches import Batches
 from cairn.errors import InvalidArgument, MembershipLost, code_number
 from cairn.keras_optimizer import native_optimizer
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
     Ids = npt.NDArray[np.int64]
     Values = npt.NDArray[np.float32]
-
-_log = logging.getLogger("cairn")
 
 _Batch = TypeVar("_Batch")
 
@@ -74,17 +71,16 @@ class Table:
 
     def description(self) -> _native.Table:
         """For the servers. Raises InvalidArgument, which names the table."""
-        for what, value, least in (("width", self.width, 1), ("rows", self.rows, 1), ("seed", self.seed, 0)):
-            if value is not None and (not isinstance(value, numbers.Real) or isinstance(value, bool) or int(value) != value
-                                      or value < least):
-                raise InvalidArgument(f"table {self.name!r}: {what} is {value!r}, must be a whole number of at least {least}")
         table = _native.Table()
-        table.name, table.width, table.rows, table.seed = self.name, int(self.width), int(self.rows or 0), self.seed
+        table.name = self.name
+        table.width = whole(self.width, f"table {self.name!r}: width", 1)
+        table.rows = 0 if self.rows is None else whole(self.rows, f"table {self.name!r}: rows", 1)
+        table.seed = whole(self.seed, f"table {self.name!r}: seed", 0, 2**64)
         table.first_values, table.center, table.spread = _distribution(self)
         if self.optimizer is not None:
             try:
                 table.optimizer = native_optimizer(self.optimizer)
-            except ValueError as error:
+            except InvalidArgument as error:
                 raise InvalidArgument(f"table {self.name!r}: {error}") from None
         return table
 

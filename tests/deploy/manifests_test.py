@@ -39,13 +39,6 @@ CUSTOM = {
                    "spec.earlyStopping": {"algorithmName", "algorithmSettings"},
                    "spec.metricsCollectorSpec": {"collector"},
                    "spec.trialTemplate": {"primaryContainerName", "trialParameters", "trialSpec"}},
-    "Experiment": {"spec": {"objective", "algorithm", "earlyStopping", "metricsCollectorSpec", "parallelTrialCount",
-                            "maxTrialCount", "maxFailedTrialCount", "parameters", "trialTemplate"},
-                   "spec.objective": {"type", "goal", "objectiveMetricName"},
-                   "spec.algorithm": {"algorithmName"},
-                   "spec.earlyStopping": {"algorithmName", "algorithmSettings"},
-                   "spec.metricsCollectorSpec": {"collector"},
-                   "spec.trialTemplate": {"primaryContainerName", "trialParameters", "trialSpec"}},
 }
 
 

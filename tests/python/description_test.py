@@ -34,6 +34,10 @@ class TfConfigTest(unittest.TestCase):
         for key in ("cluster", "sparseCluster"):
             self.assertEqual(self.described(jobs, "worker", 7, key), ("worker/7", ["worker/1", "worker/7"]))
 
+    def test_a_cluster_without_servers_has_peers(self):
+        found = cluster.from_tf_config(json.dumps({"cluster": {"worker": self.WORKERS}, "task": {"type": "worker", "index": 1}}))
+        self.assertEqual((found.servers, found.peers, found.worker), ([], self.WORKERS, 1))
+
     def test_other_jobs_and_empty_lists_are_ignored(self):
         jobs = {"ps": self.PS, "chief": None, "worker": self.WORKERS, "evaluator": ["e:1"], "tensorboard": ["t:1"]}
         self.assertEqual(self.described(jobs, "worker", 0), ("worker/0", ["worker/0", "worker/1"]))
@@ -44,7 +48,6 @@ class TfConfigTest(unittest.TestCase):
         for config, fault in (({"cluster": jobs}, "does not say which task"),
                               ({"task": task}, '"cluster" must be an object, found null'),
                               ({"cluster": jobs, "sparseCluster": jobs, "task": task}, "has both"),
-                              ({"cluster": {"worker": self.WORKERS}, "task": task}, 'no "ps"'),
                               ({"cluster": {"ps": {"1": "p:1"}, "worker": self.WORKERS}, "task": task}, "ps/0 is missing"),
                               ({"cluster": jobs, "task": {"type": "worker", "index": 2}}, "worker/2.*: 0, 1"),
                               ({"cluster": jobs, "task": {"type": "worker", "index": -1}}, "task.index is -1"),

@@ -177,7 +177,13 @@ class PlaceTest(unittest.TestCase):
                                             ({"TF_CONFIG": "{"}, {}, "TF_CONFIG is not JSON"),
                                             ({"TF_CONFIG": "{}"}, {"worker": 1}, "takes worker and workers from TF_CONFIG"),
                                             ({}, {"servers": "p:1", "worker": 2, "workers": 2}, "worker is 2 of 2"),
-                                            ({}, {"servers": "p:1,,q:1"}, "names no server, or an empty one"),
+                                            ({}, {"servers": "p:1,,q:1"}, "servers: .*an empty one"),
+                                            ({"CAIRN_SERVERS": "p:1,"}, {}, "CAIRN_SERVERS: .*an empty one"),
+                                            ({"CAIRN_WORKERS": "a:1,,b:1"}, {}, "CAIRN_WORKERS: .*an empty one"),
+                                            ({}, {"servers": "p:1", "worker": 1.5}, "worker is 1.5"),
+                                            ({}, {"servers": "p:1", "connect_timeout": float("inf")}, "connect_timeout is inf"),
+                                            ({}, {"servers": "p:1", "step_timeout": "5"}, "step_timeout is '5'"),
+                                            ({}, {"servers": "p:1", "train_dir": "x", "keep": -1}, "keep is -1"),
                                             ({}, {"servers": "p:1", "wire_dtype": "int8"}, "wire_dtype is 'int8'"),
                                             ({}, {"servers": "p:1", "lease": 0}, "lease is 0")):
             with self.assertRaisesRegex(cairn.InvalidArgument, words):

@@ -156,6 +156,10 @@ class FitTest(unittest.TestCase):
                      "'sequential/bounded/kernel' has a constraint")):
                 with self.subTest(words), self.assertRaisesRegex(cairn.InvalidArgument, words):
                     cairn.keras.Optimizer(optimizer, make(), job)
+            model = make_model()
+            model.dtype_policy = keras.DTypePolicy("mixed_float16")  # as of a model that is made under this policy
+            with self.assertRaisesRegex(cairn.InvalidArgument, "mixed_float16 scales the loss"):
+                cairn.keras.Optimizer("sgd", model, job)
             with (mock.patch.object(keras.backend, "backend", return_value="jax"),
                   self.assertRaisesRegex(cairn.InvalidArgument, "backend 'jax'.*KERAS_BACKEND=torch")):
                 cairn.keras.Optimizer("sgd", make_model(), job)

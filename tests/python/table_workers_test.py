@@ -2,49 +2,14 @@
 """Several workers with tables: parts of batches, the same bits everywhere, each mode, and lost servers and workers."""
 
 import pathlib
-import re
-import sys
 import unittest
 
-import support  # noqa: F401
-from harness import IntegrationTest, reserve_port
 from support import SECONDS
+from workers_test import JobTest
 
-PROGRAM = pathlib.Path(__file__).with_name("table_program.py")
 
-
-class TableWorkersTest(IntegrationTest):
-
-    def start_servers(self, ps=1):
-        ports = [reserve_port(self) for _ in range(ps)]
-        self.addresses = [f"127.0.0.1:{port}" for port in ports]
-        return [self.start_server(index) for index in range(ps)]
-
-    def start_server(self, index):
-        return self.start("cairn-ps", "--ps_hosts", ",".join(self.addresses), "--job_name", "ps", "--task_index", index,
-                          "--reuse_port", name=f"ps/{index}")
-
-    def start_worker(self, worker, *flags, workers=2):
-        environment = {"CAIRN_SERVERS": ",".join(self.addresses), "RANK": str(worker), "WORLD_SIZE": str(workers),
-                       "DIED": str(self.directory / f"died_{self.addresses[0]}")}
-        return self.start_command([sys.executable, "-B", PROGRAM, *map(str, flags)], name=f"worker/{worker}", env=environment)
-
-    def reports(self, processes):
-        """[(version, loss, digest)] that the workers print, in their order."""
-        found = []
-        for process in processes:
-            report = r"version (\d+) loss (\S+) digest (\w+)"
-            self.assert_says(process, report, 2 * SECONDS)  # to import torch takes long on a busy machine
-            version, loss, digest = re.search(report, process.stdout).groups()
-            found.append((int(version), float(loss), digest))
-        self.assert_exit(0, *processes)
-        return found
-
-    def run_job(self, *flags, ps=1, workers=2):
-        servers = self.start_servers(ps)
-        found = self.reports([self.start_worker(worker, *flags, workers=workers) for worker in range(workers)])
-        self.assert_exit(0, *servers)
-        return found
+class TableWorkersTest(JobTest):
+    program = pathlib.Path(__file__).with_name("table_program.py")
 
     def test_parts_of_a_batch_equal_the_whole(self):
         (_, whole, _), = self.run_job("--examples", 64, workers=1)

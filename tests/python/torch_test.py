@@ -228,7 +228,7 @@ class TorchTest(unittest.TestCase):
                     if job.worker == 0 and step == 0:
                         finish = job.finish_step
 
-                        def interrupted(mark, begin):
+                        def interrupted(begin):
                             job.finish_step = finish
                             job._unsettled = True
                             raise KeyboardInterrupt

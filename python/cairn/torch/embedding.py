@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +14,6 @@ from cairn.job import Job
 from cairn.tables import Exchange, FirstValues, Normal, Table
 from cairn.torch.rules import row_optimizer
 
-_log = logging.getLogger("cairn")
 
 _POOLINGS = ("sum", "mean", "max", "sqrtn")
 
@@ -68,9 +66,8 @@ class Lookups:
         self._weights: dict[int, _Weight] = {}  # of the lookups since the last step, by the number of the table
         self._with_gradients: list[_Weight] = []
 
-    def attach(self, exchange: Exchange, on_recovery: Callable[[], None]) -> None:
+    def attach(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        exchange.on_recovery = on_recovery
         for module in self._modules:
             module.lookups = self
 
@@ -87,7 +84,7 @@ class Lookups:
             if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
                 raise InvalidArgument(f"table {config.name!r}: ids of type {ids.dtype}, must be integers")
             number = exchange.number(config.name)
-            batches[number] = exchange.ids_of(number, ids.detach().cpu().numpy())
+            batches[number] = exchange.ids_of(number, ids)
         shared = training and torch.is_grad_enabled()
         found = []
         if shared:

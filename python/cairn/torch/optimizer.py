@@ -123,8 +123,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
     """Made by distribute(). Learning-rate schedulers take it as they take any optimizer; what they and the program
     change in `param_groups` on the chief is in force on the servers from the step on.
 
-    A parameter that took no part in the loss has a gradient of zeros, as it has where another worker used it, unless
-    skip_unused is set; one with requires_grad=False is left as it is.
+    A parameter without a part in the loss gets a gradient of zeros, unless skip_unused is set. A parameter with
+    requires_grad=False keeps its values.
 
     Gradients are final when backward() has added them up as often as in the step before: until then nothing is sent.
     Another number in one step costs time and nothing else. What cannot be right raises: a gradient that was changed
@@ -149,10 +149,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._skip_unused = skip_unused
         self._parameters = _parameters(model, self.param_groups)
         self._buffers = [] if buffers == "local" else _buffers(model, len(self._parameters))
+        self._all = [*self._parameters, *self._buffers]
         self._trained = [p for p in self._parameters if p.group is not None]
         self._by_tensor = {id(p.tensor): p for p in self._trained}
         gpu = _gpu_of(p.tensor for p in self._trained)
-        variables = [_variable(p) for p in [*self._parameters, *self._buffers]]
+        variables = [_variable(p) for p in self._all]
         self._begins = [0, *itertools.accumulate(variable.num_elements for variable in variables)]
         for number, parameter in enumerate(self._trained):
             variables[parameter.index].group = number
@@ -164,18 +165,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._session = job.open(variables, self._description(max_grad_norm), mode=mode, max_staleness=max_staleness,
                                  updates=updates, skip_empty_updates=True, tables=self._lookups.tables,
                                  first_values=self._write_first_values)
-        job.on_values, job.on_empty_step = self._on_values, self._step_without_examples
-        self._lookups.attach(job.exchange, self._on_recovery)
+        job.on_values, job.on_recovery, job.on_empty_step = self._install, self._on_recovery, self._step_without_examples
+        self._lookups.attach(job.exchange)
         # The rate that the rows of tables follow, that of the first parameter group; None: unknown.
         self._rate = self._rule.base_rate(self.param_groups[0]) if job.version == 0 else None
         self._examples = 1  # of the last step: the next one probably has as many
         self._begun: tuple[int, _Settings] | None = None  # of the step in progress
         self._last_settings: _Settings | None = None  # as the session knows them
-        self._mark = 0
         self._described_at = -1  # the version of the last state_dict()
-        self._mark_of_values = job.mark()  # those that this step computes with
-        self._lost = False  # this worker has joined again since then, and has other values
-        for parameter in [*self._parameters, *self._buffers]:
+        for parameter in self._all:
             parameter.attach(self._session)
         self._copies = None if gpu is None else self._make_copies(gpu)
         self._install()
@@ -187,7 +185,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             parameter.tensor.requires_grad_(not frozen)
 
     def _make_copies(self, gpu: torch.device) -> DeviceCopies:
-        memory = [tensor for p in [*self._parameters, *self._buffers] for tensor in (p.gradient, *p.values)]
+        memory = [tensor for p in self._all for tensor in (p.gradient, *p.values)]
         return DeviceCopies(gpu, memory, self._session.announce)
 
     # --- The loop ---
@@ -218,7 +216,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         return 0 if found is not None and (bool(found) or not self._lookups.finite()) else int(examples)
 
     def _finish(self, examples: int) -> None:
-        if self._lost:
+        if self.job.lost:
             self._leave_out()
             return
         scale = getattr(self, "grad_scale", None)
@@ -246,22 +244,18 @@ class DistributedOptimizer(torch.optim.Optimizer):
         try:
             self._await_update(examples, settings)
         except BaseException:  # the gradients have been sent, and may still be: the next ones are others
+            self._lookups.end_step()
             super().zero_grad()
             raise
         finally:
-            self._lookups.end_step()
             for parameter in self._trained:
                 parameter.sent = None
                 parameter.usual_backwards, parameter.backwards = parameter.backwards, 0
         self._examples = examples or self._examples
 
     def _await_update(self, examples: int, settings: _Settings) -> None:
-        def begin_again() -> None:  # all gradients are where they were
-            self._begin_step(examples, settings)
-            self.job.exchange.send()
-
-        try:
-            self.result = self.job.finish_step(self._mark, begin_again)
+        try:  # if the step must be repeated, all gradients are where they were
+            self.result = self.job.finish_step(lambda: self._begin_step(examples, settings))
         finally:
             self._begun = None
         self._end_step()
@@ -282,7 +276,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._session.set_groups(self._group_settings(settings))
             self._last_settings = settings
         self._set_rate_of_rows(settings)
-        self._mark = self.job.mark()
         self.job.begin_step(examples)
         self._begun = (examples, settings)
 
@@ -301,25 +294,19 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._copies.cancel()
         for parameter in self._trained:
             parameter.sent = None
-        self._lost = self._lost or self.job.mark() != self._mark_of_values or self.job.batch_gone
         self._install()
 
     def _leave_out(self) -> None:
         """Ends a step whose batch belongs to other values than the current ones, because this worker has joined again
         while it read rows. Nothing of it is pushed."""
         self._cancel()
-        outcome = "finished" if self.job.finished else "rejoined" if self.job.mark() > self._mark_of_values else "stale"
-        self.result = Result(outcome, self.job.version, 0)
+        self.result = self.job.leave_out()
         for parameter in self._trained:
             parameter.backwards = 0
-        self.job.exchange.forget()
-        self.job.leave_batch_out()
         self._end_step()
 
     def _end_step(self) -> None:
         self._lookups.end_step()
-        self._lost = False
-        self._mark_of_values = self.job.mark()
         if self.result is None or self.result.outcome != "accepted":
             self._rate = None  # servers that were restored to a checkpoint have the rate of that time
         self._install()
@@ -355,7 +342,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         parameter.backwards += 1
         if parameter.sent is not None:  # one more than usual
             self._cancel()
-        if not self._eager or self._lost or parameter.backwards != parameter.usual_backwards:
+        if not self._eager or self.job.lost or parameter.backwards != parameter.usual_backwards:
             return
         if self._begun is None:
             self._begin(self.job.batch_examples or self._examples, self._settings(ended=False))
@@ -396,14 +383,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     # --- Values ---
 
-    def _on_values(self) -> None:
-        """The job has got values outside of a step."""
-        self._mark_of_values = self.job.mark()
-        self._install()
-
     def _install(self) -> None:
         place = self._session.place
-        for parameter in [*self._parameters, *self._buffers]:
+        for parameter in self._all:
             parameter.install(place)
         if self._copies is not None:
             self._copies.values_installed()
@@ -411,7 +393,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _write_first_values(self, flat: npt.NDArray[np.float32]) -> None:
         values = torch.from_numpy(flat)
         begin = 0
-        for parameter in [*self._parameters, *self._buffers]:
+        for parameter in self._all:
             end = begin + parameter.tensor.numel()
             values[begin:end].copy_(parameter.tensor.detach().reshape(-1))
             begin = end
