@@ -75,7 +75,7 @@ RingSession::RingSession(std::vector<net::VariableInfo> variables, AllReduceOpti
       options_(std::move(options)),
       name_(absl::StrCat("worker/", options_.worker)),
       gradients_(size),
-      announced_(variables_.size()) {}
+      announced_(variables_, variables_.size()) {}
 
 absl::StatusOr<std::unique_ptr<RingSession>> RingSession::Open(const Job& job,
                                                                const AllReduceOptions& options) {
@@ -133,11 +133,16 @@ absl::Status RingSession::Start(const Job& job) {
       std::move(right));
   if (workers > 1) {
     // A process that has been replaced may still have the port.
-    net::AwaitPort(worker::PeerPort(cluster, listen).address, listen.reuse_port, net::kPortWait,
-                   [this](std::chrono::milliseconds time) {
-                     std::this_thread::sleep_for(time);
-                     return KeepsWaiting();
-                   });
+    const std::string address = worker::PeerPort(cluster, listen).address;
+    const auto pause = [this](std::chrono::milliseconds time) {
+      std::this_thread::sleep_for(time);
+      return KeepsWaiting();
+    };
+    if (!net::AwaitPort(address, listen.reuse_port, net::kPortWait, pause)) {
+      if (!KeepsWaiting()) return absl::CancelledError("the program ended the wait");
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", address, ": another process is using the port"));
+    }
     CAIRN_ASSIGN_OR_RETURN(
         listener_,
         worker::PeerListener::Start(*member_, std::move(data_listeners),
@@ -261,7 +266,7 @@ absl::Status RingSession::BeginStep(int64_t examples, bool done) {
     return absl::InvalidArgumentError(
         absl::StrCat("BeginStep: ", examples, " examples, must be in [0, ", kMaxRingExamples, "]"));
   }
-  for (std::atomic<bool>& announced : announced_) announced = false;
+  announced_.Reset();
   ring_->Begin(examples, gradients_.span(), /*end=*/false, /*learning_rate=*/{}, done);
   deadline_ = TimePoint::max();
   state_ = StepState::kBegun;
@@ -270,15 +275,7 @@ absl::Status RingSession::BeginStep(int64_t examples, bool done) {
 
 absl::Status RingSession::Announce(int variable) {
   if (state_ != StepState::kBegun) return absl::FailedPreconditionError("Announce: no step is in progress");
-  if (variable < 0 || variable >= static_cast<int>(variables_.size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Announce: no variable ", variable, ", there are ", variables_.size()));
-  }
-  if (announced_[static_cast<size_t>(variable)].exchange(true)) {
-    return absl::FailedPreconditionError(absl::StrCat("Announce: the gradient of '",
-                                                      variables_[static_cast<size_t>(variable)].name,
-                                                      "' has been sent already in this step"));
-  }
+  CAIRN_RETURN_IF_ERROR(announced_.Add(variable));
   ring_->Announce(variable);
   return absl::OkStatus();
 }
@@ -303,9 +300,7 @@ absl::StatusOr<allreduce::Ring::Step> RingSession::Await() {
 absl::StatusOr<AllReduceStep> RingSession::FinishStep() {
   if (state_ == StepState::kNone) return absl::FailedPreconditionError("FinishStep: no step is in progress");
   if (state_ == StepState::kBegun) {
-    for (size_t variable = 0; variable < announced_.size(); ++variable) {
-      if (!announced_[variable].exchange(true)) ring_->Announce(static_cast<int>(variable));
-    }
+    announced_.AddRest([this](int variable) { ring_->Announce(variable); });
     state_ = StepState::kFinishing;
   }
   if (deadline_ == TimePoint::max())
@@ -340,14 +335,17 @@ AllReduce::Mean RingSession::mean() {
 
 absl::Status RingSession::AwaitSent() {
   const TimePoint begun = SteadyNow();
+  TimePoint ask = begun + kPollEvery;
   while (!ring_->HasSent()) {
+    const TimePoint now = SteadyNow();
     // The links of a ring that has failed end soon, and the mean with them.
-    const bool failed = !ring_->failure().ok();
-    const Duration waited = SteadyNow() - begun;
-    if (failed && waited > kLinksEnd) return absl::OkStatus();
-    if (waited > options_.step_timeout)
+    if (now - begun > kLinksEnd && !ring_->failure().ok()) return absl::OkStatus();
+    if (now - begun > options_.step_timeout)
       return absl::DeadlineExceededError(absl::StrCat(name_, ": the mean has not been passed on in time"));
-    if (!KeepsWaiting()) return absl::CancelledError("the program ended the wait");
+    if (now >= ask) {
+      if (!KeepsWaiting()) return absl::CancelledError("the program ended the wait");
+      ask = now + kPollEvery;
+    }
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
   return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "api/announcements.h"
 #include "cairn/all_reduce.h"
 #include "cairn/job.h"
 #include "cairn/session.h"
@@ -84,8 +85,8 @@ class RingSession {
   std::shared_ptr<allreduce::Ring> ring_;
   int64_t ring_epoch_ = 0;
   std::atomic<StepState> state_{StepState::kNone};
-  TimePoint deadline_;                        // of FinishStep()
-  std::vector<std::atomic<bool>> announced_;  // [variable]
+  TimePoint deadline_;  // of FinishStep()
+  Announcements announced_;
   allreduce::Ring::Step last_;
 };
 

@@ -71,9 +71,9 @@ class OneTable final : public worker::RowSink {
     contents_.rows = FloatVector(rows[table_] * width_, tables[table_].name);
     return absl::OkStatus();
   }
-  absl::Status Add(size_t table, int64_t first, absl::Span<const int64_t> ids,
+  bool Wants(size_t table) const override { return table == table_; }
+  absl::Status Add(size_t /*table*/, int64_t first, absl::Span<const int64_t> ids,
                    absl::Span<const float> values) override {
-    if (table != table_) return absl::OkStatus();
     std::copy(ids.begin(), ids.end(), contents_.ids.begin() + first);
     std::copy(values.begin(), values.end(), contents_.rows.begin() + first * width_);
     return absl::OkStatus();

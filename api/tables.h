@@ -33,7 +33,8 @@ struct TableContents {
   std::vector<int64_t> ids{};
   std::vector<float> rows{};  // [id][element]
 };
-// Those of table `table` of the snapshot that is read. INTERNAL for an invalid one. Throws OutOfMemory.
+// Those of table `table` of the snapshot that is read. INTERNAL for an invalid state; OUT_OF_RANGE, naming the id, for
+// a NaN or an infinity. Throws OutOfMemory.
 absl::StatusOr<TableContents> ReadContents(const client::TakenSnapshot& taken, int table, Duration limit);
 
 }  // namespace cairn::api

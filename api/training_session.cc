@@ -22,7 +22,6 @@ namespace {
 constexpr auto kSlice = std::chrono::milliseconds(100);
 // Servers refuse larger weights.
 constexpr int64_t kMaxExamples = std::numeric_limits<uint32_t>::max();
-constexpr int kMaxSnapshots = 5;  // attempts
 
 int64_t ElementsOf(const Job& job) {
   int64_t elements = 0;
@@ -37,7 +36,7 @@ TrainingSession::TrainingSession(const Job& job, const SessionOptions& options)
       options_(options),
       task_(options.task.empty() ? absl::StrCat("worker/", options.worker) : options.task),
       gradients_(ElementsOf(job)),
-      announced_(job.variables.size()) {}
+      announced_(variables_, job.variables.size()) {}
 
 absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Open(const Job& job,
                                                                        const SessionOptions& options,
@@ -158,7 +157,7 @@ absl::Status TrainingSession::BeginStep(int64_t examples, absl::Span<const float
           absl::StrCat("BeginStep: ", examples, " examples, but the work item has ", current.count()));
     }
   }
-  for (std::atomic<bool>& announced : announced_) announced = false;
+  announced_.Reset();
   rows_ = RowsState::kNone;
   rows_pushed_ = false;
   step_ = &steps().BeginStep(gradients, examples, loop_->PositionAfterStep());
@@ -168,15 +167,7 @@ absl::Status TrainingSession::BeginStep(int64_t examples, absl::Span<const float
 
 absl::Status TrainingSession::Announce(int variable) {
   if (state_ != StepState::kBegun) return absl::FailedPreconditionError("Announce: no step is in progress");
-  if (variable < 0 || variable >= static_cast<int>(variables_.size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Announce: no variable ", variable, ", there are ", variables_.size()));
-  }
-  if (announced_[static_cast<size_t>(variable)].exchange(true)) {
-    return absl::FailedPreconditionError(absl::StrCat("Announce: the gradient of '",
-                                                      variables_[static_cast<size_t>(variable)].name,
-                                                      "' has been sent already in this step"));
-  }
+  CAIRN_RETURN_IF_ERROR(announced_.Add(variable));
   step_->Announce(variable);
   return absl::OkStatus();
 }
@@ -194,9 +185,7 @@ absl::StatusOr<client::StepResult> TrainingSession::FinishStep() {
 absl::StatusOr<std::optional<client::StepResult>> TrainingSession::FinishStepUntil(TimePoint until) {
   if (state_ == StepState::kNone) return absl::FailedPreconditionError("FinishStep: no step is in progress");
   if (state_ == StepState::kBegun) {
-    for (size_t variable = 0; variable < announced_.size(); ++variable) {
-      if (!announced_[variable].exchange(true)) step_->Announce(static_cast<int>(variable));
-    }
+    announced_.AddRest([this](int variable) { step_->Announce(variable); });
     state_ = StepState::kFinishing;
   }
   auto result = step_->FinishUntil(until);
@@ -247,24 +236,33 @@ void TrainingSession::DropStep() {
 }
 
 absl::StatusOr<TableContents> TrainingSession::ReadTable(int table) {
-  CAIRN_ASSIGN_OR_RETURN(client::JobControl* const control, Control());
+  CAIRN_RETURN_IF_ERROR(Control().status());
   if (table < 0 || table >= declared_.tables_size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("ReadTable: no table ", table, ", the job has ", declared_.tables_size()));
   }
+  TableContents contents;
+  CAIRN_RETURN_IF_ERROR(
+      UseSnapshot("the rows of a table", [&](const client::TakenSnapshot& taken) -> absl::Status {
+        CAIRN_ASSIGN_OR_RETURN(contents, ReadContents(taken, table, options_.step_timeout));
+        return absl::OkStatus();
+      }));
+  return contents;
+}
+
+absl::Status TrainingSession::UseSnapshot(absl::string_view what,
+                                          absl::FunctionRef<absl::Status(const client::TakenSnapshot&)> use) {
+  CAIRN_ASSIGN_OR_RETURN(client::JobControl* const control, Control());
   const TimePoint deadline = std::chrono::steady_clock::now() + options_.step_timeout;
-  // Servers keep one snapshot at a time.
+  // Servers keep one snapshot at a time: another one would end the checkpoint that is being written.
   if (client::SnapshotSaver* const saver = checkpoints_->saver(); saver != nullptr) {
     CAIRN_RETURN_IF_ERROR(saver->AwaitIdle(deadline));
   }
-  return CatchOutOfMemory("the rows of a table", [&]() -> absl::StatusOr<TableContents> {
-    TableContents contents;
-    CAIRN_RETURN_IF_ERROR(client::RetrySnapshot(*control, deadline, [&]() -> absl::Status {
+  return CatchOutOfMemory(what, [&] {
+    return client::RetrySnapshot(*control, deadline, [&]() -> absl::Status {
       CAIRN_ASSIGN_OR_RETURN(const client::TakenSnapshot taken, control->TakeSnapshot());
-      CAIRN_ASSIGN_OR_RETURN(contents, ReadContents(taken, table, options_.step_timeout));
-      return absl::OkStatus();
-    }));
-    return contents;
+      return use(taken);
+    });
   });
 }
 
@@ -338,18 +336,17 @@ absl::Status TrainingSession::SetGroups(std::vector<v1::GroupSettings> groups) {
 }
 
 absl::StatusOr<OptimizerState> TrainingSession::ReadOptimizerState() {
-  CAIRN_ASSIGN_OR_RETURN(client::JobControl * control, Control());
+  CAIRN_RETURN_IF_ERROR(Control().status());
   CAIRN_RETURN_IF_ERROR(CheckNoStep("ReadOptimizerState"));
-  for (int attempt = 1;; ++attempt) {
-    CAIRN_ASSIGN_OR_RETURN(const client::TakenSnapshot taken, control->TakeSnapshot());
-    const auto snapshot =
-        taken.read(FromSeconds(std::chrono::duration<double>(options_.step_timeout).count()),
-                   /*tables=*/nullptr);
-    if (snapshot.ok()) return StateOf(*snapshot, variables_, declared_.variable_groups_size());
-    // A checkpoint that begins meanwhile takes the place of the snapshot on the servers.
-    CAIRN_RETURN_IF_ERROR(control->CheckSnapshotMayBeRetried(snapshot.status()));
-    if (attempt == kMaxSnapshots) return snapshot.status();
-  }
+  OptimizerState state;
+  CAIRN_RETURN_IF_ERROR(
+      UseSnapshot("the state of the optimizer", [&](const client::TakenSnapshot& taken) -> absl::Status {
+        CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot,
+                               taken.read(options_.step_timeout, /*tables=*/nullptr));
+        state = StateOf(snapshot, variables_, declared_.variable_groups_size());
+        return absl::OkStatus();
+      }));
+  return state;
 }
 
 absl::Status TrainingSession::SaveCheckpoint() {

@@ -15,7 +15,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "api/announcements.h"
 #include "api/checkpoints.h"
 #include "api/servers.h"
 #include "api/tables.h"
@@ -24,6 +26,7 @@
 #include "cairn/session.h"
 #include "cairn/v1/job.pb.h"
 #include "cairn/v1/session.pb.h"
+#include "client/training/job_control.h"
 #include "client/training/training_client.h"
 #include "client/training/training_loop.h"
 #include "client/transport/connection.h"
@@ -84,8 +87,11 @@ class TrainingSession {
   absl::StatusOr<OptimizerState> ReadOptimizerState();
 
  private:
+  // Takes a snapshot when no checkpoint is being written, and calls use(); again if it may be retried.
+  absl::Status UseSnapshot(absl::string_view what,
+                           absl::FunctionRef<absl::Status(const client::TakenSnapshot&)> use);
   enum class StepState { kNone, kBegun, kFinishing };
-  enum class RowsState { kNone, kWanted, kArrived };  // of those that the answer to a step brings
+  enum class RowsState { kNone, kWanted, kArrived };  // the rows that WantRows() named
 
   TrainingSession(const Job& job, const SessionOptions& options);
   absl::Status Start(const Reach& reach);
@@ -116,7 +122,7 @@ class TrainingSession {
   client::StepPushes* step_ = nullptr;
   RowsState rows_ = RowsState::kNone;
   bool rows_pushed_ = false;
-  std::vector<std::atomic<bool>> announced_;  // [variable]
+  Announcements announced_;
 };
 
 }  // namespace cairn::api

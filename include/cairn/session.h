@@ -213,7 +213,7 @@ class CAIRN_EXPORT Session {
   // The answer to the step in progress fills in these rows, as they are after the update: see has_wanted_rows(). At
   // most once in a step. Memory as for PushRows().
   Status WantRows(const std::vector<RowsToRead>& rows);
-  // Whether the last step has ended and has filled in the rows that it wanted, and they are as new as values().
+  // True after a step whose answer filled in its wanted rows, until values() change again.
   bool has_wanted_rows() const;
 
   // Whether the job has made its last update: steps have no effect any more.

@@ -138,9 +138,9 @@ absl::StatusOr<OnnxValue> IdEncoding::ToOnnx(absl::Span<const OnnxValue> inputs,
 }
 
 void CheckDepth(absl::string_view field, int64_t depth, ConfigReader& config) {
-  constexpr int64_t kMost = int64_t{1} << 24;
-  if (depth > kMost)
-    config.Fail(field, absl::StrCat("vectors of ", depth, " numbers, at most ", kMost, " are supported"));
+  constexpr int64_t kMaxDepth = int64_t{1} << 24;
+  if (depth > kMaxDepth)
+    config.Fail(field, absl::StrCat("vectors of ", depth, " numbers, at most ", kMaxDepth, " are supported"));
 }
 
 std::string ReadOutputMode(absl::string_view absent, bool allows_int, bool allows_tf_idf,

@@ -1,7 +1,8 @@
 """The number of this worker, and where the servers and the other workers are.
 
-TF_CONFIG is parsed by the same rules as in cairn-ps and cairn-worker: `common/net/cluster/cluster_resolver.cc` is the reference: "cluster" or Kubeflow's "sparseCluster"; each job a list of
-addresses or an object from index to address; "master" is another name of "chief"; the index may be a string.
+TF_CONFIG is parsed by the same rules as in cairn-ps and cairn-worker: `common/net/cluster/cluster_resolver.cc` is the
+reference: "cluster" or Kubeflow's "sparseCluster"; each job a list of addresses or an object from index to address;
+"master" is another name of "chief"; the index may be a string.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Cluster(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """What a worker is told at its start."""
+    """The number of a worker, and the addresses of the tasks."""
 
     servers: list[str]  # may be empty if there are peers
     worker: int

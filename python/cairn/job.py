@@ -533,7 +533,8 @@ class Job:
     def _end(self) -> _native.Session | None:
         """The session that is to be left; None: there is nothing to do."""
         self._closed = True
-        self._batches = self.on_values = self.on_recovery = self.on_empty_step = None  # nothing keeps a job that the program has forgotten
+        # Nothing keeps a job that the program has forgotten.
+        self._batches = self.on_values = self.on_recovery = self.on_empty_step = None
         if self._session is None or not self._session.made_in_this_process or self not in _open_jobs:
             return None
         return self._session

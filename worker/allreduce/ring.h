@@ -113,7 +113,7 @@ class Ring {
     std::vector<State> states;     // [chunk]
     size_t left = 0;               // number of chunks without their mean
     std::shared_ptr<AlignedBuffer> sums;
-    std::shared_ptr<const void> frames;  // the owner of `sums` for frames on their way
+    std::shared_ptr<const void> frames;  // owns `sums` for frames in flight
   };
 
   int right() const { return (options_.worker + 1) % plan_.workers; }

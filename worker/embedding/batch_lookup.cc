@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
@@ -96,6 +97,11 @@ absl::Status BatchLookup::AddIds(size_t i) {
   const int64_t count =
       ids.ragged() ? ids.row_splits.back() - first : batch_.examples * lookup.ids_per_example;
   std::vector<int64_t>& all = tables_[static_cast<size_t>(plan_->table_of_lookup[i])].ids;
+  constexpr int64_t kMaxIds = std::numeric_limits<int32_t>::max();
+  if (count > kMaxIds - static_cast<int64_t>(all.size())) {
+    return absl::ResourceExhaustedError(absl::StrCat("a batch looks up more than ", kMaxIds,
+                                                     " ids in the table of layer '", lookup.layer, "'"));
+  }
   lookups_[i].first = all.size();
   lookups_[i].count = static_cast<size_t>(count);
   CAIRN_RETURN_IF_ERROR(CheckWeights(lookup, ids));

@@ -35,7 +35,7 @@ data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& mo
   }
   for (const nn::ByteInput& use : nn::ByteInputsOf(model)) {
     data.raw_bytes.push_back(use.raw);
-    // --hash_ids leaves inputs alone whose ids a layer makes.
+    // --hash_ids skips inputs whose ids a layer computes.
     const bool mapped = model.inputs()[data.table_rows.size()].map != nullptr;
     data.table_rows.push_back(mapped ? 0 : use.table_rows);
   }

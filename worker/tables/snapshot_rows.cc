@@ -27,10 +27,16 @@ absl::Status SnapshotRows::Begin(const client::Snapshot& snapshot, const client:
     CAIRN_ASSIGN_OR_RETURN(auto optimizer, OptimizerOf(tables_[t]));
     optimizers_.push_back(std::move(optimizer));
     int64_t next = 0;
+    const int64_t record = embedding::kIdFloats + tables_[t].row_floats();
     for (size_t server = 0; server < sizes.size(); ++server) {
+      const int64_t floats = sizes[server][t] - embedding::kStateHeadFloats;
+      if (floats < 0 || floats % record != 0) {
+        return absl::InternalError(absl::StrCat("ps/", server, ": the state of table '", tables_[t].name,
+                                                "' is not one of rows of ", tables_[t].row_floats(),
+                                                " floats"));
+      }
       states_[server].push_back({.parser = embedding::StateParser(tables_[t].row_floats()), .next = next});
-      next +=
-          (sizes[server][t] - embedding::kStateHeadFloats) / (embedding::kIdFloats + tables_[t].row_floats());
+      next += floats / record;
     }
     rows.push_back(next);
   }
@@ -55,6 +61,7 @@ absl::Status SnapshotRows::Add(int server, int table, absl::Span<const float> pi
 }
 
 absl::Status SnapshotRows::PassRows(size_t table, State& state, absl::Span<const float> records) {
+  if (!sink_.Wants(table)) return absl::OkStatus();
   const TableRun& run = tables_[table];
   const auto dim = static_cast<size_t>(run.dim);
   ids_.clear();

@@ -25,6 +25,8 @@ class RowSink {
   // The tables in the order of the plan, and the number of rows of each. Called before the first row; again if the
   // stream starts over.
   virtual absl::Status Begin(absl::Span<const TableRun> tables, absl::Span<const int64_t> rows) = 0;
+  // Whether Add() is called for the rows of this table.
+  virtual bool Wants(size_t /*table*/) const { return true; }
   // Rows [first, first + ids.size()) of a table, in the order of a checkpoint: `values` [id] [dim], which are finite.
   virtual absl::Status Add(size_t table, int64_t first, absl::Span<const int64_t> ids,
                            absl::Span<const float> values) = 0;

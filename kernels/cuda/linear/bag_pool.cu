@@ -43,8 +43,7 @@ struct Kept {
   int32_t* row_of = nullptr;
 };
 
-// Rows that are loaded at once. What is not there counts as 0, which changes no sum: one that begins with 0 never
-// becomes -0.
+// Rows loaded at once. A missing row counts as 0, which changes no sum: a sum that begins with +0 never becomes -0.
 constexpr int kAhead = 4;
 
 // A bag's positions, and the unique rows of its table.

@@ -2,7 +2,7 @@
 // the read of the batch's rows, so their update needs no second search.
 //
 // With several workers, the ids of an update are those of several reads, and no read has them all: after kMaxReads
-// reads that no update took, nothing is kept any more.
+// updates without a read of their ids, nothing is kept any more. Evaluations read too, and no update follows.
 //
 // Thread-safe: reads run concurrently. Its memory is counted in the job's budget, and nothing is kept beyond it.
 #pragma once
@@ -48,10 +48,12 @@ class FoundRows {
     std::vector<float*> rows;
   };
 
+  void DropAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const std::shared_ptr<optim::MemoryBudget> budget_;
   Mutex mutex_;
   std::deque<Read> reads_ ABSL_GUARDED_BY(mutex_);  // the oldest first
-  size_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;      // since the last read that was taken
+  size_t missed_ ABSL_GUARDED_BY(mutex_) = 0;       // updates since the last read that was taken
 };
 
 }  // namespace cairn::ps

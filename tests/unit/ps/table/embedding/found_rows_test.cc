@@ -44,9 +44,25 @@ TEST_F(FoundRowsTest, ClearedReadsGiveTheirMemoryBack) {
   EXPECT_EQ(budget_->used(), 0);
 }
 
-TEST_F(FoundRowsTest, ReadsThatNoUpdateTakesAreKeptNoLonger) {
-  for (int64_t id = 0; id < 3 * static_cast<int64_t>(FoundRows::kMaxReads); ++id) found_.Keep({id}, {&a_});
+TEST_F(FoundRowsTest, ReadsOfAnEvaluationEndNothing) {
+  for (int64_t id = 0; id < 30; ++id) found_.Keep({id}, {&a_});
+  EXPECT_THAT(found_.Take({29}), ElementsAre(&a_));
+}
+
+TEST_F(FoundRowsTest, AfterUpdatesWithoutAReadOfTheirIdsNothingIsKept) {
+  for (size_t i = 0; i < FoundRows::kMaxReads; ++i) {
+    found_.Keep({7}, {&a_});
+    EXPECT_THAT(found_.Take({8}), IsEmpty());
+  }
   EXPECT_EQ(budget_->used(), 0);
+  found_.Keep({7}, {&a_});
+  EXPECT_EQ(budget_->used(), 0);
+}
+
+TEST_F(FoundRowsTest, UpdatesOfABackupDoNotCount) {
+  for (size_t i = 0; i < 2 * FoundRows::kMaxReads; ++i) EXPECT_THAT(found_.Take({8}), IsEmpty());
+  found_.Keep({7}, {&a_});
+  EXPECT_THAT(found_.Take({7}), ElementsAre(&a_));
 }
 
 TEST_F(FoundRowsTest, OldReadsAreForgotten) {
