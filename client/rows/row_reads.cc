@@ -94,7 +94,8 @@ absl::Status RowReads::AwaitParts(Request& request) {
     if (request.generation != generation_)
       return absl::UnavailableError(absl::StrCat(what, ": the stream has been closed"));
     const auto done = part->done.Wait(*streams_[static_cast<size_t>(part->server)].session,
-                                      std::chrono::duration_cast<std::chrono::milliseconds>(timeout_));
+                                      std::chrono::duration_cast<std::chrono::milliseconds>(timeout_),
+                                      [this] { return connection_.stopped(); });
     CAIRN_RETURN_IF_ERROR(Annotate(done.status(), what));
   }
   return absl::OkStatus();

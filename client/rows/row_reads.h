@@ -38,8 +38,8 @@ class RowReads {
   ~RowReads() { Drop(); }
 
   // Fills `rows`, which name each table at most once. UNAVAILABLE if a stream broke, DEADLINE_EXCEEDED if a server does
-  // not answer in time, or the server's error. After an error its streams are closed, other reads that have begun on
-  // them fail too, and the rows are unspecified.
+  // not answer in time, CANCELLED if the connection is stopped, or the server's error. After an error its streams are
+  // closed, other reads that have begun on them fail too, and the rows are unspecified.
   absl::Status Read(const LearntJob& job, const RowTables& tables, absl::Span<const RowValues> rows);
   // Begins a read. `rows` must stay valid until its Finish(), or Drop(). INVALID_ARGUMENT for a key that the table
   // cannot have; other errors are reported by Finish().

@@ -71,7 +71,8 @@ absl::StatusOr<std::vector<v1::Done>> ServerValues::AwaitReads(std::vector<Readi
   std::vector<v1::Done> ends;
   for (int server = 0; server < connection_.num_servers(); ++server) {
     Reading& reading = readings[static_cast<size_t>(server)];
-    auto end = reading.done->Wait(*reading.session, std::chrono::duration_cast<Timeout>(options_.timeout));
+    auto end = reading.done->Wait(*reading.session, std::chrono::duration_cast<Timeout>(options_.timeout),
+                                  [this] { return connection_.stopped(); });
     if (!end.ok()) return Annotate(end.status(), absl::StrCat("pull from ", connection_.NameOf(server)));
     if (asked != 0) {
       options_.trace->Record({.lane = TraceLane::kPull,

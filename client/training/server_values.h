@@ -45,7 +45,8 @@ class ServerValues {
 
   // Reads all values into incoming() and makes them the current ones. `marker`: where in the round log, if
   // all servers share one; otherwise empty. Returns whether the job has made its last update, according to
-  // ps/0. UNAVAILABLE if a stream broke; after a failure current() is unchanged.
+  // ps/0. UNAVAILABLE if a stream broke, CANCELLED if the
+  // connection is stopped; after a failure current() is unchanged.
   absl::StatusOr<bool> Read(const LearntJob& job, const std::string& marker, v1::Encoding encoding);
   // Pushes have filled incoming() with the values of `versions` [server]: makes them the current ones.
   void Adopt(std::vector<int64_t> versions);

@@ -13,6 +13,8 @@
 namespace cairn::client {
 namespace {
 
+constexpr auto kPollEvery = std::chrono::milliseconds(100);
+
 // Writes `runs`, one after another, to `to` in 16 bits. Returns the memory used.
 absl::Span<const float> Encoded(const net::Codec& codec, net::FloatSpans runs, float* to) {
   char* out = reinterpret_cast<char*>(to);
@@ -149,7 +151,22 @@ std::unique_ptr<ChunkSink> ReceiveInto(absl::Span<const net::Extent> extents, ab
 }
 
 absl::StatusOr<v1::Done> PendingDone::Wait(ServerSession& session, std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  return Wait(session, timeout, [] { return false; });
+}
+
+absl::StatusOr<v1::Done> PendingDone::Wait(ServerSession& session, std::chrono::milliseconds timeout,
+                                           absl::FunctionRef<bool()> stopped) {
+  const TimePoint deadline = SteadyNow() + timeout;
+  while (!WaitUntil(session, std::min(deadline, SteadyNow() + kPollEvery))) {
+    if (stopped()) return absl::CancelledError("stopped");
+    if (SteadyNow() >= deadline)
+      return absl::DeadlineExceededError(absl::StrCat("no answer within ", timeout.count() / 1000.0, " s"));
+  }
+  MutexLock lock(mutex_);
+  return *result_;
+}
+
+bool PendingDone::WaitUntil(ServerSession& session, TimePoint deadline) {
   session.ReceiveUntil(
       [this] {
         MutexLock lock(mutex_);
@@ -158,11 +175,9 @@ absl::StatusOr<v1::Done> PendingDone::Wait(ServerSession& session, std::chrono::
       deadline);
   MutexLock lock(mutex_);
   while (!result_.has_value()) {
-    if (!changed_.WaitUntil(mutex_, deadline) && !result_.has_value()) {
-      return absl::DeadlineExceededError(absl::StrCat("no answer within ", timeout.count() / 1000.0, " s"));
-    }
+    if (!changed_.WaitUntil(mutex_, deadline)) return result_.has_value();
   }
-  return *result_;
+  return true;
 }
 
 }  // namespace cairn::client

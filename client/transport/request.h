@@ -5,9 +5,11 @@
 #include <memory>
 #include <optional>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/transport/server_session.h"
+#include "common/core/clock.h"
 #include "common/core/mutex.h"
 #include "common/net/cluster/placement.h"
 
@@ -53,8 +55,14 @@ class PendingDone {
   // Waits for the answer, and receives it in this thread if `session`, which has the request, allows that.
   // DEADLINE_EXCEEDED if it has not arrived in time.
   absl::StatusOr<v1::Done> Wait(ServerSession& session, std::chrono::milliseconds timeout);
+  // Polls `stopped` ten times a second; true ends the wait with CANCELLED.
+  absl::StatusOr<v1::Done> Wait(ServerSession& session, std::chrono::milliseconds timeout,
+                                absl::FunctionRef<bool()> stopped);
 
  private:
+  // Returns whether the answer has arrived.
+  bool WaitUntil(ServerSession& session, TimePoint deadline);
+
   Mutex mutex_;
   CondVar changed_;
   std::optional<absl::StatusOr<v1::Done>> result_ ABSL_GUARDED_BY(mutex_);

@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
 """Embedding tables of jobs of arrays: exact values, where rows come from, errors."""
 
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
 import unittest
+from unittest import mock
 
 import numpy as np
-import support  # noqa: F401
-from support import local
+from support import SECONDS, local
 
 import cairn
 from cairn import tables
@@ -35,6 +41,34 @@ class TablesTest(unittest.TestCase):
             self.assertEqual(users.read([]).shape, (0, 2))
             contents = users.contents()
             self.assertEqual(dict(zip(contents.ids.tolist(), contents.rows.tolist())), {7: [0, 0], -1: [-1, -1]})
+
+    def test_ctrl_c_ends_waits_for_a_stopped_server(self):
+        servers = []
+        popen = subprocess.Popen
+
+        def record(*arguments, **keywords):
+            servers.append(popen(*arguments, **keywords))
+            return servers[-1]
+
+        with mock.patch("subprocess.Popen", record):
+            running = local()
+            job = running.__enter__()
+        with contextlib.ExitStack() as stack:
+            stack.push(running)
+            self.start(job)
+            users = job.table("users")
+            users.read([1])
+            servers[0].send_signal(signal.SIGSTOP)
+            stack.callback(servers[0].send_signal, signal.SIGCONT)
+            for wait in job.pull, lambda: users.read([1]):
+                timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+                timer.start()
+                begun = time.monotonic()
+                with self.assertRaises(KeyboardInterrupt):
+                    wait()
+                self.assertLess(time.monotonic() - begun, SECONDS / 2)
+            servers[0].send_signal(signal.SIGCONT)
+            np.testing.assert_array_equal(users.read([1]), [[1, 1]])
 
     def test_gradients_without_examples_do_not_count(self):
         with local() as job:

@@ -1,5 +1,6 @@
 #include "client/transport/request.h"
 
+#include <chrono>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -166,6 +167,18 @@ TEST_F(ExtentsTest, RequestedValuesAreReceivedInPlace) {
   streams.opened->OnFrame(header, {});
   *header.mutable_chunk() = At(layout_.extents_on(0)[0].server_offset);
   EXPECT_TRUE(streams.opened->BeginFrame(header, 4).empty()) << "this request has been answered";
+}
+
+TEST_F(ExtentsTest, AWaitForAnAnswerEndsWhenItIsStopped) {
+  RecordingStreams streams;
+  PendingDone done;  // outlives the session, whose end completes open requests
+  ServerSession session(streams);
+  ASSERT_EQ(session.Begin({}, nullptr, done.Callback()).status(), absl::OkStatus());
+  int polls = 0;
+  const auto ended = done.Wait(session, std::chrono::minutes(5), [&] { return ++polls == 2; });
+  EXPECT_EQ(ended.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(done.Wait(session, std::chrono::milliseconds(1)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST_F(ExtentsTest, ExtentsAdjacentOnTheServerShareAChunk) {
