@@ -62,8 +62,8 @@ class LinearOp {
   virtual const TensorDesc& output() const = 0;
   // bias is [channels out], or null.
   virtual absl::Status Forward(const float* x, const float* kernel, const float* bias, float* y) = 0;
-  // dy is the gradient of y and may be overwritten. dx is null if it is not needed, dbias if there is no
-  // bias.
+  // x and y: those of the last Forward(). dy is the gradient of y and may be overwritten. dx is null if it is not
+  // needed, dbias if there is no bias.
   virtual absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
                                 float* dkernel, float* dbias) = 0;
   // Whether dx can be computed separately. If so, Backward() may be called without dx, and BackwardInput()

@@ -148,19 +148,19 @@ class CpuOps final : public OpFactory {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int index, int threads, int64_t memory_limit_bytes)
+  CpuDevice(int index, int threads, int64_t memory_limit_bytes, ElementType operands)
       : name_(absl::StrCat("/cpu:", index)),
         memory_limit_bytes_(memory_limit_bytes > 0 ? memory_limit_bytes : UsableMemory()),
-        context_(threads),
+        context_(threads, operands),
         ops_(context_) {}
 
   const std::string& name() const override { return name_; }
 
   std::string Description() const override {
     const CpuDeviceInfo info = DescribeCpu();
-    return absl::StrFormat("%s: %s, %s, %s, %d thread%s, %.1f GiB of memory", name_, info.processor,
-                           info.instruction_set, info.library, context_.threads(),
-                           context_.threads() == 1 ? "" : "s",
+    return absl::StrFormat("%s: %s, %s%s, %s, %d thread%s, %.1f GiB of memory", name_, info.processor,
+                           info.instruction_set, context_.operands() == ElementType::kBFloat16 ? " BF16" : "",
+                           info.library, context_.threads(), context_.threads() == 1 ? "" : "s",
                            static_cast<double>(memory_limit_bytes_) / (1 << 30));
   }
 
@@ -220,16 +220,25 @@ class CpuDevice final : public Device {
 CpuDeviceInfo DescribeCpu() {
   return {.processor = ProcessorName(),
           .instruction_set = InstructionSetName(),
+          .bfloat16 = onednn::MultipliesBFloat16(),
           .library = absl::StrCat("oneDNN ", onednn::Version()),
           .memory_bytes = UsableMemory()};
 }
 
-absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(int index, int threads, int64_t memory_limit_bytes) {
+absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(int index, int threads, int64_t memory_limit_bytes,
+                                                        ElementType operands) {
   if (index < 0 || threads < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("/cpu:", index, " with ", threads, " threads: expected at least 1 thread"));
   }
-  return std::make_unique<CpuDevice>(index, threads, memory_limit_bytes);
+  if (operands != ElementType::kFloat32 && operands != ElementType::kBFloat16) {
+    return absl::InvalidArgumentError(absl::StrCat("/cpu:", index, " cannot compute in ", NameOf(operands)));
+  }
+  if (operands == ElementType::kBFloat16 && !onednn::MultipliesBFloat16()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("/cpu:", index, ": ", ProcessorName(), " has neither AVX-512 BF16 nor AMX"));
+  }
+  return std::make_unique<CpuDevice>(index, threads, memory_limit_bytes, operands);
 }
 
 }  // namespace cairn::kernels

@@ -39,10 +39,6 @@ auto Guarded(const char* what, Make make) -> absl::StatusOr<decltype(make())> {
   }
 }
 
-bool IsReference(const dnnl::primitive_desc_base& desc) {
-  return std::string(desc.impl_info_str()).rfind("ref", 0) == 0;
-}
-
 // Makes a descriptor from each candidate in turn until one has a fast implementation: see onednn.h.
 template <typename Candidate, typename Make>
 auto FirstFast(const char* what, std::initializer_list<Candidate> candidates, Make make)
@@ -76,8 +72,13 @@ dnnl::normalization_flags Flags(const BatchNormArgs& args) {
 
 // Formats for the activations of a convolution. The first one leaves the choice to the library.
 constexpr auto kImageFormats = {Format::any, Format::nChw16c, Format::nChw8c, Format::nhwc, Format::nchw};
-// Formats for a dense kernel {units, inputs}: Keras' [inputs, units] first.
+// Formats for a dense kernel {units, inputs}: Keras' [inputs, units] first, unless the kernel is copied anyway.
 constexpr auto kDenseFormats = {Format::io, Format::any};
+constexpr auto kCopiedDenseFormats = {Format::any, Format::io};
+
+auto DenseFormats(const InnerProductArgs& args) {
+  return args.operands == ElementType::kFloat32 ? kDenseFormats : kCopiedDenseFormats;
+}
 
 }  // namespace
 
@@ -100,7 +101,18 @@ InstructionSet AvailableInstructionSet() {
   }
 }
 
-Context::Context(int threads) : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+bool MultipliesBFloat16() {
+  switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_avx512_core_bf16:
+    case dnnl_cpu_isa_avx512_core_amx:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Context::Context(int threads, ElementType operands)
+    : threads_(threads), operands_(operands), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
 
 void Context::UseThreads() const {
   if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);
@@ -195,8 +207,13 @@ std::optional<Layout> LayoutOf(const MemoryDesc& desc, const Shape& shape) {
   return std::nullopt;
 }
 
-MemoryDesc Describe(const Dims& dims, Format format) {
-  return {dims, dnnl::memory::data_type::f32, format};
+MemoryDesc Describe(const Dims& dims, Format format, ElementType type) {
+  using Type = dnnl::memory::data_type;
+  return {dims, type == ElementType::kBFloat16 ? Type::bf16 : Type::f32, format};
+}
+
+bool IsReference(const dnnl::primitive_desc_base& desc) {
+  return std::string(desc.impl_info_str()).rfind("ref", 0) == 0;
 }
 
 int64_t NumFloats(const MemoryDesc& desc) {
@@ -211,9 +228,10 @@ absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward
   using Convolution = dnnl::convolution_forward;
   return FirstFast("convolution forward", kImageFormats, [&](Format format) {
     const Convolution::desc desc(
-        prop_kind::forward_training, algorithm::convolution_direct, Describe(args.source, format),
-        Describe(args.kernel, Format::any), BiasDesc(args.destination[1], args.use_bias),
-        Describe(args.destination, format), args.strides, args.dilations, args.pad_before, args.pad_after);
+        prop_kind::forward_training, algorithm::convolution_direct,
+        Describe(args.source, format, args.operands), Describe(args.kernel, Format::any, args.operands),
+        BiasDesc(args.destination[1], args.use_bias), Describe(args.destination, format), args.strides,
+        args.dilations, args.pad_before, args.pad_after);
     return Convolution::primitive_desc(desc, Attributes(), context.engine());
   });
 }
@@ -224,8 +242,9 @@ absl::StatusOr<dnnl::convolution_backward_data::primitive_desc> MakeConvolutionB
   using Convolution = dnnl::convolution_backward_data;
   return FirstFast("convolution backward data", kImageFormats, [&](Format format) {
     const Convolution::desc desc(algorithm::convolution_direct, Describe(args.source, format),
-                                 Describe(args.kernel, Format::any), Describe(args.destination, format),
-                                 args.strides, args.dilations, args.pad_before, args.pad_after);
+                                 Describe(args.kernel, Format::any, args.operands),
+                                 Describe(args.destination, format, args.operands), args.strides,
+                                 args.dilations, args.pad_before, args.pad_after);
     return Convolution::primitive_desc(desc, Attributes(), context.engine(), forward);
   });
 }
@@ -235,20 +254,21 @@ absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvoluti
     const dnnl::convolution_forward::primitive_desc& forward) {
   using Convolution = dnnl::convolution_backward_weights;
   return FirstFast("convolution backward weights", kImageFormats, [&](Format format) {
-    const Convolution::desc desc(
-        algorithm::convolution_direct, Describe(args.source, format), Describe(args.kernel, Format::any),
-        BiasDesc(args.destination[1], args.use_bias), Describe(args.destination, format), args.strides,
-        args.dilations, args.pad_before, args.pad_after);
+    const Convolution::desc desc(algorithm::convolution_direct, Describe(args.source, format, args.operands),
+                                 Describe(args.kernel, Format::any),
+                                 BiasDesc(args.destination[1], args.use_bias),
+                                 Describe(args.destination, format, args.operands), args.strides,
+                                 args.dilations, args.pad_before, args.pad_after);
     return Convolution::primitive_desc(desc, Attributes(), context.engine(), forward);
   });
 }
 
 absl::StatusOr<dnnl::inner_product_forward::primitive_desc> MakeInnerProductForward(
     const Context& context, const InnerProductArgs& args) {
-  return FirstFast("inner product forward", kDenseFormats, [&](Format format) {
+  return FirstFast("inner product forward", DenseFormats(args), [&](Format format) {
     const dnnl::inner_product_forward::desc desc(
-        prop_kind::forward_training, Describe({args.batch, args.inputs}, Format::nc),
-        Describe({args.units, args.inputs}, format), BiasDesc(args.units, args.use_bias),
+        prop_kind::forward_training, Describe({args.batch, args.inputs}, Format::nc, args.operands),
+        Describe({args.units, args.inputs}, format, args.operands), BiasDesc(args.units, args.use_bias),
         Describe({args.batch, args.units}, Format::nc));
     return dnnl::inner_product_forward::primitive_desc(desc, Attributes(), context.engine());
   });
@@ -257,10 +277,11 @@ absl::StatusOr<dnnl::inner_product_forward::primitive_desc> MakeInnerProductForw
 absl::StatusOr<dnnl::inner_product_backward_data::primitive_desc> MakeInnerProductBackwardData(
     const Context& context, const InnerProductArgs& args,
     const dnnl::inner_product_forward::primitive_desc& forward) {
-  return FirstFast("inner product backward data", kDenseFormats, [&](Format format) {
-    const dnnl::inner_product_backward_data::desc desc(Describe({args.batch, args.inputs}, Format::nc),
-                                                       Describe({args.units, args.inputs}, format),
-                                                       Describe({args.batch, args.units}, Format::nc));
+  return FirstFast("inner product backward data", DenseFormats(args), [&](Format format) {
+    const dnnl::inner_product_backward_data::desc desc(
+        Describe({args.batch, args.inputs}, Format::nc),
+        Describe({args.units, args.inputs}, format, args.operands),
+        Describe({args.batch, args.units}, Format::nc, args.operands));
     return dnnl::inner_product_backward_data::primitive_desc(desc, Attributes(), context.engine(), forward);
   });
 }
@@ -268,10 +289,11 @@ absl::StatusOr<dnnl::inner_product_backward_data::primitive_desc> MakeInnerProdu
 absl::StatusOr<dnnl::inner_product_backward_weights::primitive_desc> MakeInnerProductBackwardWeights(
     const Context& context, const InnerProductArgs& args,
     const dnnl::inner_product_forward::primitive_desc& forward) {
-  return FirstFast("inner product backward weights", kDenseFormats, [&](Format format) {
+  return FirstFast("inner product backward weights", DenseFormats(args), [&](Format format) {
     const dnnl::inner_product_backward_weights::desc desc(
-        Describe({args.batch, args.inputs}, Format::nc), Describe({args.units, args.inputs}, format),
-        BiasDesc(args.units, args.use_bias), Describe({args.batch, args.units}, Format::nc));
+        Describe({args.batch, args.inputs}, Format::nc, args.operands),
+        Describe({args.units, args.inputs}, format), BiasDesc(args.units, args.use_bias),
+        Describe({args.batch, args.units}, Format::nc, args.operands));
     return dnnl::inner_product_backward_weights::primitive_desc(desc, Attributes(), context.engine(),
                                                                 forward);
   });

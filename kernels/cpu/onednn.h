@@ -31,11 +31,14 @@ std::string Version();  // "2.6.3"
 // ONEDNN_MAX_CPU_ISA limits both.
 enum class InstructionSet { kBasic, kAvx2, kAvx512 };
 InstructionSet AvailableInstructionSet();
+// Whether the processor multiplies bfloat16 (AVX-512 BF16 or AMX), which oneDNN otherwise emulates slowly.
+bool MultipliesBFloat16();
 
 // The resources that the ops of one device share. Created with the device; used by one thread at a time.
 class Context {
  public:
-  explicit Context(int threads);
+  // `operands`: kFloat32, or kBFloat16 where MultipliesBFloat16().
+  Context(int threads, ElementType operands);
 
   // Sets the calling thread's number of OpenMP threads to this device's. oneDNN plans a primitive for the
   // number that it sees when the primitive is made, so both makers and runners call this first.
@@ -49,6 +52,8 @@ class Context {
   const dnnl::engine& engine() const { return engine_; }
   const dnnl::stream& stream() const { return stream_; }
   int threads() const { return threads_; }
+  // The type that linear maps round the operands of their products to; activations stay float32.
+  ElementType operands() const { return operands_; }
 
   // The inputs of the random number generator.
   void set_seed(uint64_t seed, int64_t first_example) {
@@ -60,6 +65,7 @@ class Context {
 
  private:
   const int threads_;
+  const ElementType operands_;
   uint64_t seed_ = 0;
   int64_t first_example_ = 0;
   const dnnl::engine engine_;
@@ -105,7 +111,8 @@ class Staging {
 
   // kIn: copies `owner` if necessary, and returns the data to pass to the primitive.
   absl::StatusOr<const float*> Load(const float* owner);
-  // kOut: the primitive must write to Target(); Store() then copies the result to the owner if necessary.
+  // kOut: the primitive must write to Target(); Store() then copies the result to the owner if necessary. kIn: what
+  // Load() has returned.
   float* Target(float* owner) { return copy_.has_value() ? buffer_.data() : owner; }
   absl::Status Store(float* owner);
 
@@ -121,17 +128,22 @@ class Staging {
 MemoryDesc ActivationDesc(const TensorDesc& desc);
 // The Layout that equals `desc`, for an image of this logical shape; nullopt if no Layout does.
 std::optional<Layout> LayoutOf(const MemoryDesc& desc, const Shape& shape);
-// A descriptor of float32 data with these extents in this format. Format::any lets the primitive choose.
-MemoryDesc Describe(const Dims& dims, Format format);
+// A descriptor of data with these extents in this format. Format::any lets the primitive choose.
+MemoryDesc Describe(const Dims& dims, Format format, ElementType type = ElementType::kFloat32);
+// Whether a primitive of this descriptor would run reference code.
+bool IsReference(const dnnl::primitive_desc_base& desc);
 // The number of floats that `desc` occupies, padding included, rounded up.
 int64_t NumFloats(const MemoryDesc& desc);
 
+// The operands of the products of a pass have the type `operands`; its result is float32. In bfloat16 the sums are
+// float32 too.
 struct ConvolutionArgs {
   // source {n, c, h, w}; kernel {filters, c, kh, kw} or {groups, filters / groups, c / groups, kh, kw};
   // destination {n, filters, oh, ow}
   Dims source, kernel, destination;
   Dims strides, dilations, pad_before, pad_after;  // a dilation of 0 leaves no gap
   bool use_bias = true;
+  ElementType operands = ElementType::kFloat32;
 };
 absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward(const Context& context,
                                                                                  const ConvolutionArgs& args);
@@ -142,10 +154,11 @@ absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvoluti
     const Context& context, const ConvolutionArgs& args,
     const dnnl::convolution_forward::primitive_desc& forward);
 
-// Activations are row-major. The kernel keeps Keras' format [inputs, units] if oneDNN has fast code for it.
+// Activations are row-major. A float32 kernel keeps Keras' format [inputs, units] if oneDNN has fast code for it.
 struct InnerProductArgs {
   int64_t batch = 0, inputs = 0, units = 0;
   bool use_bias = true;
+  ElementType operands = ElementType::kFloat32;
 };
 absl::StatusOr<dnnl::inner_product_forward::primitive_desc> MakeInnerProductForward(
     const Context& context, const InnerProductArgs& args);

@@ -15,7 +15,7 @@
 
 namespace cairn::bench {
 
-// `name`: "/cpu:0", which computes in float32 with `threads` threads, or "/gpu:N" in that precision ("tf32").
+// `name`: "/cpu:0" with `threads` threads, or "/gpu:N". `precision`: "tf32", which is float32 on the CPU.
 inline absl::StatusOr<std::unique_ptr<kernels::Device>> MakeDevice(const std::string& name,
                                                                    const std::string& precision,
                                                                    int threads) {
@@ -25,7 +25,12 @@ inline absl::StatusOr<std::unique_ptr<kernels::Device>> MakeDevice(const std::st
   if (absl::StartsWith(name, kGpu) && absl::SimpleAtoi(name.substr(sizeof(kGpu) - 1), &options.index)) {
     return kernels::CreateCudaDevice(options);
   }
-  if (name == "/cpu:0") return kernels::CreateCpuDevice(0, threads);
+  if (name == "/cpu:0") {
+    return kernels::CreateCpuDevice(0, threads, /*memory_limit_bytes=*/0,
+                                    options.precision == kernels::Precision::kBFloat16
+                                        ? kernels::ElementType::kBFloat16
+                                        : kernels::ElementType::kFloat32);
+  }
   return absl::InvalidArgumentError(absl::StrCat("--device '", name, "' is neither /cpu:0 nor /gpu:N"));
 }
 

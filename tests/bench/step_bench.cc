@@ -37,8 +37,8 @@ struct Options {
   bool click_model = false;
   bool resident = false;
   int runs = 7;
+  int warm_up = 20;
 };
-constexpr int kWarmUpSteps = 20;
 
 nn::LossSpec LossOf(const Options& options) {
   if (options.click_model) return {.kind = kernels::LossKind::kBinaryCrossentropy};
@@ -102,13 +102,13 @@ absl::Status MeasureCalls(const Options& options, const nn::Model& model, kernel
   }
 
   std::vector<double> seconds;  // [step]
-  for (int step = -kWarmUpSteps; step < options.steps; ++step) {
+  for (int step = -options.warm_up; step < options.steps; ++step) {
     CAIRN_ASSIGN_OR_RETURN(
         const double elapsed, SecondsOf([&]() -> absl::Status {
           CAIRN_RETURN_IF_ERROR(
               replica->ForwardBackward(parameters, batch, gradients.span(), [](int) {}).status());
           if (options.compute_only) return absl::OkStatus();
-          adam->rule().Update({.t = kWarmUpSteps + step + 1, .learning_rate = 1e-4f}, parameters,
+          adam->rule().Update({.t = options.warm_up + step + 1, .learning_rate = 1e-4f}, parameters,
                               gradients.span(), slots, parameters.data());
           return absl::OkStatus();
         }));
@@ -165,7 +165,7 @@ absl::Status MeasureResident(const Options& options, const nn::Model& model, ker
     return device.Synchronize();
   };
 
-  CAIRN_RETURN_IF_ERROR(run_steps(kWarmUpSteps));
+  CAIRN_RETURN_IF_ERROR(run_steps(options.warm_up));
   std::vector<double> seconds;  // [run]
   for (int run = 0; run < options.runs; ++run) {
     CAIRN_ASSIGN_OR_RETURN(const double elapsed, SecondsOf([&] { return run_steps(options.steps); }));
@@ -193,13 +193,16 @@ int main(int argc, char** argv) {
   CLI::App app("Images per second of one replica's training steps: forward, backward, Adam");
   app.add_option("--model", options.model, "Keras JSON")->capture_default_str();
   app.add_option("--device", options.device, "/cpu:0 or /gpu:N")->capture_default_str();
-  app.add_option("--precision", options.precision, "Of a GPU's products: fp32, tf32, bf16 or fp16")
+  app.add_option("--precision", options.precision, "Of products: fp32, tf32, bf16 or fp16")
       ->capture_default_str();
   app.add_option("--threads", options.threads, "Of /cpu:0")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--batch_size", options.batch_size)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--steps", options.steps)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--warm_up", options.warm_up, "Steps before the first one that counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_flag("--compute_only", options.compute_only, "Without Adam");
   app.add_flag("--click_model", options.click_model, "The output is the probability of one class");
   app.add_flag("--resident", options.resident, "Without Adam and without copies from and to the host");

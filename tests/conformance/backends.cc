@@ -25,6 +25,10 @@ std::unique_ptr<kernels::Device> CreateCpu() {
   return kernels::CreateCpuDevice(0, kThreads).value();
 }
 
+std::unique_ptr<kernels::Device> CreateCpuInBFloat16() {
+  return kernels::CreateCpuDevice(0, 2, /*memory_limit_bytes=*/0, ElementType::kBFloat16).value();
+}
+
 // The kernels of the CUDA backend, without NVIDIA's libraries: tests/support/cuda_on_cpu.
 template <Precision kPrecision>
 std::unique_ptr<kernels::Device> CreateCudaOnCpu() {
@@ -127,6 +131,10 @@ std::vector<Backend> FindBackends() {
       {"cuda_on_cpu", CreateCudaOnCpu<Precision::kFloat32>, row_major},
       {"cuda_on_cpu_bfloat16", CreateCudaOnCpu<Precision::kBFloat16>, row_major, Precision::kBFloat16},
       {"cuda_on_cpu_float16", CreateCudaOnCpu<Precision::kFloat16>, row_major, Precision::kFloat16}};
+  if (kernels::DescribeCpu().bfloat16) {
+    backends.push_back(
+        {"cpu_bfloat16", CreateCpuInBFloat16, row_major, Precision::kFloat32, ElementType::kBFloat16});
+  }
   if (!kernels::CountCudaDevices().ok()) return backends;
   backends.push_back({"gpu_fp32", CreateGpu<Precision::kFloat32>, row_major});
   backends.push_back(
@@ -310,16 +318,23 @@ std::vector<const Backend*> BackendsWhere(const Wanted& wanted) {
 }  // namespace
 
 std::vector<const Backend*> AllBackends() {
-  return BackendsWhere([](const Backend&) { return true; });
+  return BackendsWhere([](const Backend& b) { return !b.rounds.has_value(); });
 }
 std::vector<const Backend*> Float32Backends() {
-  return BackendsWhere([](const Backend& b) { return b.precision == Precision::kFloat32; });
+  return BackendsWhere(
+      [](const Backend& b) { return b.precision == Precision::kFloat32 && !b.rounds.has_value(); });
 }
 std::vector<const Backend*> Backends16Bit() {
   return BackendsWhere([](const Backend& b) { return b.type() != ElementType::kFloat32; });
 }
 std::vector<const Backend*> CudaBackends() {
   return BackendsWhere([](const Backend& b) { return b.name.substr(0, 3) != "cpu"; });
+}
+std::vector<const Backend*> RoundingBackends() {
+  return BackendsWhere([](const Backend& b) { return b.rounds.has_value(); });
+}
+std::vector<const Backend*> ProductBackends() {
+  return BackendsWhere([](const Backend& b) { return b.name.substr(0, 3) != "cpu" || b.rounds.has_value(); });
 }
 
 }  // namespace cairn::conformance

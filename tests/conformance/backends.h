@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,16 +16,20 @@
 
 namespace cairn::conformance {
 
-// A row per backend and setting: "cpu_1_thread", "cuda_on_cpu", "cuda_on_cpu_bfloat16", and on a machine with
-// a GPU "gpu_tf32" etc.
+// A row per backend and setting: "cpu_1_thread", "cuda_on_cpu", "cuda_on_cpu_bfloat16", "cpu_bfloat16" if the processor
+// has it, and on a machine with a GPU "gpu_tf32" etc.
 struct Backend {
   std::string name;
   std::unique_ptr<kernels::Device> (*create)();
   std::vector<kernels::Layout> layouts;  // of images; the first is row-major
   kernels::Precision precision = kernels::Precision::kFloat32;
+  // Rounds the operands of products to this type, which activations do not have.
+  std::optional<kernels::ElementType> rounds{};
 
   // The element type of activations.
   kernels::ElementType type() const;
+  // That of the operands of products.
+  kernels::ElementType operands() const { return rounds.value_or(type()); }
   // The relative error of a whole result that this precision allows: see ExpectClose().
   double tolerance() const;
 };
@@ -92,11 +97,15 @@ kernels::Conv2DParams ParamsOf(const reference::Convolution& convolution, const 
 void ExpectClose(const std::vector<float>& got, const std::vector<double>& expected, double tolerance = 1e-2);
 
 std::string BackendName(const testing::TestParamInfo<const Backend*>& info);
+// Those of one type for activations and products.
 std::vector<const Backend*> AllBackends();
 std::vector<const Backend*> Float32Backends();
 std::vector<const Backend*> Backends16Bit();
 // All backends that use the code of kernels/cuda, in every precision.
 std::vector<const Backend*> CudaBackends();
+// Backends whose products have other operands than activations; and these with those of kernels/cuda.
+std::vector<const Backend*> RoundingBackends();
+std::vector<const Backend*> ProductBackends();
 
 #define INSTANTIATE_CONFORMANCE(Suite) \
   INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(Float32Backends()), BackendName)

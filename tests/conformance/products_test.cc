@@ -12,8 +12,10 @@ using reference::Windows;
 
 class ProductConformance : public ConformanceTest {
  protected:
-  // Kernels are float32, but enter products as the activations' type.
-  Tensor Values(const Shape& shape, uint64_t seed) { return Rounded(RandomTensor(shape, seed), type()); }
+  // Kernels are float32, but enter products as the type of operands.
+  Tensor Values(const Shape& shape, uint64_t seed) {
+    return Rounded(RandomTensor(shape, seed), GetParam()->operands());
+  }
 
   // Runs the op forward and backward and compares it with what `forward` and `backward` compute from the same
   // values. `input` is the type of x, which may differ from the op's own.
@@ -28,10 +30,10 @@ class ProductConformance : public ConformanceTest {
     ASSERT_TRUE(ran.ok()) << ran;
     const Tensor expected = forward();
     ASSERT_EQ(op.output().shape, expected.shape);
-    ExpectClose(GetAs(*y, expected.shape, type()), expected.values, GetParam()->tolerance());
+    ExpectClose(GetActivation(*y, op.output()), expected.values, GetParam()->tolerance());
 
     const Tensor dy = Values(expected.shape, 9);
-    const auto dy_memory = PutAs(dy, type());
+    const auto dy_memory = PutActivation(dy, op.output().layout);
     const TensorDesc x_desc = {.shape = x.shape, .type = input};
     const auto dx = Poisoned(x_desc.num_floats()), dkernel = Poisoned(kernel.shape.num_elements()),
                dbias = Poisoned(bias.shape.num_elements());
@@ -148,8 +150,25 @@ TEST_P(ProductConformance, DenseLayers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, ProductConformance, testing::ValuesIn(CudaBackends()), BackendName);
+INSTANTIATE_TEST_SUITE_P(, ProductConformance, testing::ValuesIn(ProductBackends()), BackendName);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ProductConformance);
+
+class RoundingConformance : public ConformanceTest {};
+
+// Operands that are not of the type of products give the result of those that are rounded to it.
+TEST_P(RoundingConformance, OperandsAreRounded) {
+  const Tensor x = RandomTensor({64, 96}, 1), kernel = RandomTensor({96, 32}, 2);
+  auto op = device().ops().MakeDense({.input = {.shape = x.shape}, .units = 32, .use_bias = false});
+  ASSERT_TRUE(op.ok()) << op.status();
+  const auto x_memory = Put(x), kernel_memory = Put(kernel), y = Poisoned((*op)->output().num_floats());
+  ASSERT_TRUE((*op)->Forward(x_memory->data(), kernel_memory->data(), nullptr, y->data()).ok());
+  const ElementType operands = GetParam()->operands();
+  const Tensor expected = reference::Dense(Rounded(x, operands), Rounded(kernel, operands), {});
+  ExpectClose(Get(*y, (*op)->output()), expected.values, 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(, RoundingConformance, testing::ValuesIn(RoundingBackends()), BackendName);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RoundingConformance);
 
 }  // namespace
 }  // namespace cairn::conformance

@@ -27,9 +27,20 @@ class DevicesTest(IntegrationTest):
         run = self.run_to_end(*WORKER, small_data(), "--device=/job:worker/task:1/device:GPU:0", env=NO_GPU)
         self.assert_refused(run, "--device: '/job:worker/task:1/device:GPU:0' belongs to another task, this is worker/0")
 
-    def test_16_bit_precision_is_refused_without_a_gpu(self):
-        run = self.run_to_end(*WORKER, small_data(), "--precision=bf16", env=NO_GPU)
-        self.assert_refused(run, "--precision: bf16 needs a GPU, and this is /cpu:0: no usable GPU: ")
+    def test_float16_is_refused_without_a_gpu(self):
+        run = self.run_to_end(*WORKER, small_data(), "--precision=fp16", env=NO_GPU)
+        self.assert_refused(run, "--precision: fp16 needs a GPU, and this is /cpu:0: no usable GPU: ")
+
+    def test_bfloat16_trains_on_a_processor_that_has_it(self):
+        run = self.train(MLP, "--precision=bf16", "--train_steps=20", "--summary=out.json", env=NO_GPU)
+        if re.search(r"bf16 needs a GPU, or a processor with AVX-512 BF16 or AMX", run.stderr):
+            self.skipTest("this processor has no bfloat16")
+        self.assert_exit(DONE, run)
+        rounded = read_summary(self.directory / "out.json")
+        self.assert_exit(DONE, self.train(MLP, "--train_steps=20", "--summary=exact.json", env=NO_GPU))
+        exact = read_summary(self.directory / "exact.json")
+        self.assertNotEqual(rounded["loss"], exact["loss"])
+        self.assertAlmostEqual(rounded["loss"], exact["loss"], delta=0.02 * exact["loss"])
 
     def test_soft_placement_trains_on_the_cpu_and_warns(self):
         run = self.train(MLP, "--device=/gpu:0", "--allow_soft_placement", "--train_steps=2",

@@ -85,9 +85,9 @@ class TrainUsageTest(IntegrationTest):
         self.refused("--device: 'tpu:0' is not a device: .*; expected a name such as /cpu:0, /gpu:0", MLP, "--data_dir", small_data(),
                      "--device=tpu:0")
 
-    def test_16_bit_precision_on_the_cpu_is_refused(self):
-        self.refused("--precision bf16 does not go with --device cpu", MLP, "--data_dir", small_data(),
-                     "--device=cpu", "--precision=bf16")
+    def test_float16_on_the_cpu_is_refused(self):
+        self.refused("--precision fp16 does not go with --device cpu", MLP, "--data_dir", small_data(),
+                     "--device=cpu", "--precision=fp16")
 
     def test_help_goes_to_stdout_and_exits_with_zero(self):
         for program, command in (("cairn", ["train"]), ("cairn-ps", []), ("cairn-worker", []), ("cairn", [])):

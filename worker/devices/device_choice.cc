@@ -62,10 +62,9 @@ class Search {
   }
 
   absl::StatusOr<FoundDevice> Cpu(int index, const std::string& why) {
-    if (!ComputesOnCpu(request_.cuda.precision)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--precision: ", kernels::NameOf(request_.cuda.precision),
-                       " needs a GPU, and this is /cpu:", index, ": ", why));
+    if (const auto operands = CpuOperands(request_.cuda.precision); !operands.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--precision: ", operands.status().message(),
+                                                     ", and this is /cpu:", index, ": ", why));
     }
     return FoundDevice{NameOf(request_.task, kCpu, index), why, std::move(warnings_)};
   }
@@ -91,8 +90,19 @@ class Search {
 
 }  // namespace
 
-bool ComputesOnCpu(Precision precision) {
-  return precision == Precision::kFloat32 || precision == Precision::kTensorFloat32;
+absl::StatusOr<kernels::ElementType> CpuOperands(Precision precision) {
+  using kernels::ElementType;
+  switch (precision) {
+    case Precision::kFloat32:
+    case Precision::kTensorFloat32:
+      return ElementType::kFloat32;
+    case Precision::kBFloat16:
+      if (kernels::DescribeCpu().bfloat16) return ElementType::kBFloat16;
+      return absl::InvalidArgumentError("bf16 needs a GPU, or a processor with AVX-512 BF16 or AMX");
+    case Precision::kFloat16:
+      break;
+  }
+  return absl::InvalidArgumentError("fp16 needs a GPU");
 }
 
 DeviceMakers TheBackends() {
@@ -133,7 +143,8 @@ absl::StatusOr<ChosenDevice> MakeDevice(const FoundDevice& found, const DeviceRe
     const int share = request.threads / request.cpu_devices + (index < request.threads % request.cpu_devices);
     const int64_t memory =
         request.cpu_devices == 1 ? 0 : kernels::DescribeCpu().memory_bytes / request.cpu_devices;
-    CAIRN_ASSIGN_OR_RETURN(chosen.device, makers.make_cpu(index, std::max(1, share), memory));
+    CAIRN_ASSIGN_OR_RETURN(const kernels::ElementType operands, CpuOperands(request.cuda.precision));
+    CAIRN_ASSIGN_OR_RETURN(chosen.device, makers.make_cpu(index, std::max(1, share), memory, operands));
   }
   chosen.remarks.push_back(absl::StrCat("computing on ", chosen.device->Description(), " (", found.why, ")"));
   return chosen;

@@ -20,21 +20,21 @@
 
 namespace cairn::worker {
 
-// Whether the CPU's float32 satisfies `precision`. It satisfies TensorFloat-32, which only permits lower
-// precision for speed.
-bool ComputesOnCpu(kernels::Precision precision);
+// The type of the operands of products on the CPU for `precision`: float32 also for TensorFloat-32, which only permits
+// lower precision for speed. INVALID_ARGUMENT, "fp16 needs a GPU", if the CPU cannot compute so.
+absl::StatusOr<kernels::ElementType> CpuOperands(kernels::Precision precision);
 
 // Functions that count and create devices; tests replace them.
 struct DeviceMakers {
   std::function<absl::StatusOr<int>()> count_gpus;  // CountCudaDevices()
   std::function<absl::StatusOr<kernels::CudaDeviceInfo>(int index)> describe_gpu;
   std::function<absl::StatusOr<std::unique_ptr<kernels::Device>>(const kernels::CudaOptions&)> make_gpu;
-  std::function<absl::StatusOr<std::unique_ptr<kernels::Device>>(int index, int threads,
-                                                                 int64_t memory_limit_bytes)>
+  std::function<absl::StatusOr<std::unique_ptr<kernels::Device>>(
+      int index, int threads, int64_t memory_limit_bytes, kernels::ElementType operands)>
       make_cpu;
   // Groups two or more GPUs: CreateCudaGroup().
   std::function<absl::StatusOr<std::unique_ptr<kernels::DeviceGroup>>(absl::Span<const int> indices)>
-      group_gpus;
+      group_gpus{};
   // For sums with other workers' GPUs: CreateCudaPeer().
   std::function<absl::StatusOr<std::unique_ptr<kernels::PeerDevice>>(int index)> peer_gpu{};
 };
@@ -63,7 +63,7 @@ struct FoundDevice {
 // CPU; on a host with several GPUs each worker takes a different one. INVALID_ARGUMENT, beginning with
 // `source` (the flag): the device is another task's; it does not exist (the message lists the existing
 // devices) and `allow_soft_placement`, which would replace it by /cpu:0, is not set; or it is the CPU, and a
-// 16-bit precision is requested.
+// precision is requested that it does not have.
 absl::StatusOr<FoundDevice> FindDevice(absl::string_view text, absl::string_view source,
                                        const DeviceRequest& request, const DeviceMakers& makers);
 

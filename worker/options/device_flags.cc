@@ -92,7 +92,8 @@ void AddDeviceFlags(CLI::App& app, DeviceFlags& flags) {
   AddVisibleDevicesFlag(app, flags.visible_devices);
   AddFlags(app, kGroup,
            {{"--precision fp32|tf32|bf16|fp16", Parsed(&flags.cuda.precision, &kernels::ParsePrecision),
-             "Precision of matrix products and convolutions on a GPU; the CPU computes tf32 in fp32 [tf32]"},
+             "Precision of matrix products and convolutions; a CPU computes tf32 in fp32, and bf16 if it can "
+             "[tf32]"},
             {"--[no]allow_growth", &flags.cuda.allow_growth,
              "Allocate GPU memory in chunks of doubling size, not exactly what the model needs"},
             {"--per_process_gpu_memory_fraction X", &flags.cuda.memory_fraction,
@@ -103,14 +104,14 @@ void AddDeviceFlags(CLI::App& app, DeviceFlags& flags) {
 
 absl::Status ValidateDeviceFlags(const DeviceFlags& flags) {
   const FlagUse precision{absl::StrCat("--precision ", kernels::NameOf(flags.cuda.precision)),
-                          !ComputesOnCpu(flags.cuda.precision)};
+                          flags.cuda.precision == kernels::Precision::kFloat16};
   const FlagUse cpu{absl::StrCat("--device ", flags.device), NamesCpu(flags.device)};
   const FlagUse mirrored{"--mirrored", flags.mirrored}, devices{"--devices", !flags.replicas.empty()};
   const FlagUse replicas = flags.mirrored ? mirrored : devices;
   const FlagUse device{"--device", flags.device != "auto"}, place{"--place", !flags.place.empty()};
   const FlagUse micro_batches{"--micro_batches", flags.micro_batches > 0};
   return CheckRules(
-      {{precision, kExcludes, cpu, "the CPU computes in fp32"},
+      {{precision, kExcludes, cpu, "the CPU computes in fp32 or bf16"},
        {mirrored, kExcludes, devices, "it takes all of them"},
        {replicas, kExcludes, device, "that is one device"},
        {replicas, kExcludes, place, "each replica has all layers on one device"},

@@ -61,7 +61,7 @@ class Placer {
     const DeviceName wanted = OverrideDeviceName(base_, *name);
     auto found = FindDevice(wanted.ToString(), asked.source, request_, makers_);
     if (!found.ok() && Compatible(wanted, {.job = request_.task.job, .task = request_.task.index}) &&
-        ComputesOnCpu(request_.cuda.precision)) {
+        CpuOperands(request_.cuda.precision).ok()) {
       return CannotAssign(layer, wanted, request_, makers_);
     }
     if (!found.ok()) return Annotate(found.status(), absl::StrCat("layer '", layer.name(), "'"));

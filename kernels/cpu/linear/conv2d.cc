@@ -36,20 +36,28 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(onednn::Context& context, c
   if (params.pool_height != 0) return MakePooledConv2D(context, params);
   context.UseThreads();
   CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(params));
-  const onednn::ConvolutionArgs args = ConvolutionArgsOf(params, shape);
-
-  CAIRN_ASSIGN_OR_RETURN(const auto forward, MakeConvolutionForward(context, args));
+  onednn::ConvolutionArgs args = ConvolutionArgsOf(params, shape);
+  const auto make = [&](ElementType operands) -> absl::StatusOr<OnednnLinear::Passes> {
+    args.operands = operands;
+    CAIRN_ASSIGN_OR_RETURN(const auto forward, MakeConvolutionForward(context, args));
+    OnednnLinear::Passes passes = {.forward = forward};
+    CAIRN_ASSIGN_OR_RETURN(passes.weights, MakeConvolutionBackwardWeights(context, args, forward));
+    if (params.needs_input_gradient) {
+      CAIRN_ASSIGN_OR_RETURN(passes.input, MakeConvolutionBackwardData(context, args, forward));
+    }
+    return passes;
+  };
+  // A depthwise convolution is bound by memory: rounded operands would only be more to write.
+  const bool depthwise = params.groups > 1 && params.groups == params.input.shape[3];
+  CAIRN_ASSIGN_OR_RETURN(const OnednnLinear::Passes passes,
+                         depthwise ? make(ElementType::kFloat32) : MakePasses(context, make));
   const TensorDesc output = {
-      .shape = shape, .layout = onednn::LayoutOf(forward.dst_desc(), shape).value_or(Layout::kRowMajor)};
+      .shape = shape,
+      .layout = onednn::LayoutOf(passes.forward.dst_desc(0), shape).value_or(Layout::kRowMajor)};
   const Owned owned = {.source = onednn::ActivationDesc(params.input),
                        .kernel = onednn::Describe(
                            args.kernel, params.groups > 1 ? onednn::Format::hwigo : onednn::Format::hwio),
                        .destination = onednn::ActivationDesc(output)};
-  OnednnLinear::Passes passes = {.forward = forward};
-  CAIRN_ASSIGN_OR_RETURN(passes.weights, MakeConvolutionBackwardWeights(context, args, forward));
-  if (params.needs_input_gradient) {
-    CAIRN_ASSIGN_OR_RETURN(passes.input, MakeConvolutionBackwardData(context, args, forward));
-  }
   return OnednnLinear::Create(context, output, owned, passes,
                               {.use_bias = params.use_bias, .relu = params.relu});
 }

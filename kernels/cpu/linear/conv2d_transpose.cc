@@ -63,24 +63,29 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(onednn::Context& c
                                                               const Conv2DTransposeParams& params) {
   context.UseThreads();
   CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(params));
-  const onednn::ConvolutionArgs args =
-      ConvolutionArgsOf(TransposedConvolution(params, shape), params.input.shape);
+  onednn::ConvolutionArgs args = ConvolutionArgsOf(TransposedConvolution(params, shape), params.input.shape);
   const TensorDesc output = {.shape = shape};
   const Owned owned = {.source = onednn::ActivationDesc(output),
                        .kernel = onednn::Describe(args.kernel, onednn::Format::hwio),
                        .destination = onednn::ActivationDesc(params.input)};
 
-  CAIRN_ASSIGN_OR_RETURN(const auto convolution, MakeConvolutionForward(context, args));
-  CAIRN_ASSIGN_OR_RETURN(const auto forward_desc, MakeConvolutionBackwardData(context, args, convolution));
-  CAIRN_ASSIGN_OR_RETURN(auto forward, LinearPart::Create(context, Pass::kBackwardData, forward_desc, owned,
-                                                          /*use_bias=*/false));
-  CAIRN_ASSIGN_OR_RETURN(const auto weights_desc, MakeConvolutionBackwardWeights(context, args, convolution));
-  CAIRN_ASSIGN_OR_RETURN(auto weights, LinearPart::Create(context, Pass::kBackwardWeights, weights_desc,
+  const auto make = [&](ElementType operands) -> absl::StatusOr<OnednnLinear::Passes> {
+    args.operands = operands;
+    CAIRN_ASSIGN_OR_RETURN(const auto convolution, MakeConvolutionForward(context, args));
+    OnednnLinear::Passes passes = {.forward = convolution};
+    CAIRN_ASSIGN_OR_RETURN(passes.weights, MakeConvolutionBackwardWeights(context, args, convolution));
+    CAIRN_ASSIGN_OR_RETURN(passes.input, MakeConvolutionBackwardData(context, args, convolution));
+    return passes;
+  };
+  CAIRN_ASSIGN_OR_RETURN(const OnednnLinear::Passes convolution, MakePasses(context, make));
+  CAIRN_ASSIGN_OR_RETURN(auto forward, LinearPart::Create(context, Pass::kBackwardData, *convolution.input,
                                                           owned, /*use_bias=*/false));
+  CAIRN_ASSIGN_OR_RETURN(auto weights, LinearPart::Create(context, Pass::kBackwardWeights,
+                                                          convolution.weights, owned, /*use_bias=*/false));
   std::optional<LinearPart> backward;
   if (params.needs_input_gradient) {
-    CAIRN_ASSIGN_OR_RETURN(
-        backward, LinearPart::Create(context, Pass::kForward, convolution, owned, /*use_bias=*/false));
+    CAIRN_ASSIGN_OR_RETURN(backward, LinearPart::Create(context, Pass::kForward, convolution.forward, owned,
+                                                        /*use_bias=*/false));
   }
   return std::make_unique<OnednnConv2DTranspose>(output, std::move(forward), std::move(weights),
                                                  std::move(backward));

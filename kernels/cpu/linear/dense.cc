@@ -18,18 +18,23 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(onednn::Context& context, co
         absl::StrCat("a dense layer of ", params.units, " units over ", params.input.ToString(),
                      ": expected [batch, inputs], row-major, sizes of at least 1"));
   }
-  const onednn::InnerProductArgs args = {
+  onednn::InnerProductArgs args = {
       .batch = input_shape[0], .inputs = input_shape[1], .units = params.units, .use_bias = params.use_bias};
   const TensorDesc output = {.shape = {args.batch, args.units}};
   const Owned owned = {.source = onednn::ActivationDesc(params.input),
                        .kernel = onednn::Describe({args.units, args.inputs}, onednn::Format::io),
                        .destination = onednn::ActivationDesc(output)};
-  CAIRN_ASSIGN_OR_RETURN(const auto forward, MakeInnerProductForward(context, args));
-  OnednnLinear::Passes passes = {.forward = forward};
-  CAIRN_ASSIGN_OR_RETURN(passes.weights, MakeInnerProductBackwardWeights(context, args, forward));
-  if (params.needs_input_gradient) {
-    CAIRN_ASSIGN_OR_RETURN(passes.input, MakeInnerProductBackwardData(context, args, forward));
-  }
+  const auto make = [&](ElementType operands) -> absl::StatusOr<OnednnLinear::Passes> {
+    args.operands = operands;
+    CAIRN_ASSIGN_OR_RETURN(const auto forward, MakeInnerProductForward(context, args));
+    OnednnLinear::Passes passes = {.forward = forward};
+    CAIRN_ASSIGN_OR_RETURN(passes.weights, MakeInnerProductBackwardWeights(context, args, forward));
+    if (params.needs_input_gradient) {
+      CAIRN_ASSIGN_OR_RETURN(passes.input, MakeInnerProductBackwardData(context, args, forward));
+    }
+    return passes;
+  };
+  CAIRN_ASSIGN_OR_RETURN(const OnednnLinear::Passes passes, MakePasses(context, make));
   return OnednnLinear::Create(context, output, owned, passes,
                               {.use_bias = params.use_bias, .relu = params.relu});
 }

@@ -15,7 +15,7 @@ LinearPart::LinearPart(onednn::Primitive primitive, Operand source, Operand kern
 
 absl::StatusOr<LinearPart> LinearPart::Create(onednn::Context& context, Pass pass,
                                               const dnnl::primitive_desc_base& desc, const Owned& owned,
-                                              bool use_bias) {
+                                              bool use_bias, const LinearPart* before) {
   using Argument = onednn::Primitive::Argument;
   const bool forward = pass == Pass::kForward;
   const bool of_source = pass == Pass::kBackwardData, of_kernel = pass == Pass::kBackwardWeights;
@@ -31,16 +31,21 @@ absl::StatusOr<LinearPart> LinearPart::Create(onednn::Context& context, Pass pas
   CAIRN_ASSIGN_OR_RETURN(auto primitive,
                          onednn::Primitive::Create(context, desc, {source, kernel, destination, bias}));
 
-  const auto make_operand = [&](const onednn::MemoryDesc& owner, const Argument& argument,
+  const auto make_operand = [&](int index, const onednn::MemoryDesc& owner, const Argument& argument,
                                 bool out) -> absl::StatusOr<Operand> {
+    const Operand* const same = before == nullptr ? nullptr : &before->operands_[index];
+    if (same != nullptr && !out && !same->out && same->staging->copies() && same->desc == argument.desc) {
+      return Operand{.staging = same->staging, .desc = argument.desc, .loaded = true};
+    }
     CAIRN_ASSIGN_OR_RETURN(
         auto staging,
         onednn::Staging::Create(context, out ? Direction::kOut : Direction::kIn, owner, argument.desc));
-    return Operand{std::move(staging), out};
+    return Operand{
+        .staging = std::make_shared<onednn::Staging>(std::move(staging)), .desc = argument.desc, .out = out};
   };
-  CAIRN_ASSIGN_OR_RETURN(auto source_operand, make_operand(owned.source, source, of_source));
-  CAIRN_ASSIGN_OR_RETURN(auto kernel_operand, make_operand(owned.kernel, kernel, of_kernel));
-  CAIRN_ASSIGN_OR_RETURN(auto destination_operand, make_operand(owned.destination, destination, forward));
+  CAIRN_ASSIGN_OR_RETURN(auto source_operand, make_operand(0, owned.source, source, of_source));
+  CAIRN_ASSIGN_OR_RETURN(auto kernel_operand, make_operand(1, owned.kernel, kernel, of_kernel));
+  CAIRN_ASSIGN_OR_RETURN(auto destination_operand, make_operand(2, owned.destination, destination, forward));
   return LinearPart(std::move(primitive), std::move(source_operand), std::move(kernel_operand),
                     std::move(destination_operand));
 }
@@ -51,15 +56,16 @@ absl::Status LinearPart::Run(const float* source, const float* kernel, const flo
                             const_cast<float*>(destination)};
   const float* arguments[3];
   for (int i = 0; i < 3; ++i) {
-    if (operands_[i].out) {
-      arguments[i] = operands_[i].staging.Target(owners[i]);
+    onednn::Staging& staging = *operands_[i].staging;
+    if (operands_[i].out || operands_[i].loaded) {
+      arguments[i] = staging.Target(owners[i]);
     } else {
-      CAIRN_ASSIGN_OR_RETURN(arguments[i], operands_[i].staging.Load(owners[i]));
+      CAIRN_ASSIGN_OR_RETURN(arguments[i], staging.Load(owners[i]));
     }
   }
   CAIRN_RETURN_IF_ERROR(primitive_.Run({arguments[0], arguments[1], arguments[2], bias}));
   for (int i = 0; i < 3; ++i) {
-    if (operands_[i].out) CAIRN_RETURN_IF_ERROR(operands_[i].staging.Store(owners[i]));
+    if (operands_[i].out) CAIRN_RETURN_IF_ERROR(operands_[i].staging->Store(owners[i]));
   }
   return absl::OkStatus();
 }
@@ -83,17 +89,33 @@ void ClearPaddingChannels(const TensorDesc& desc, float* y) {
 
 }  // namespace
 
+bool OnednnLinear::Passes::any_reference() const {
+  return onednn::IsReference(forward) || onednn::IsReference(weights) ||
+         (input.has_value() && onednn::IsReference(*input));
+}
+
+absl::StatusOr<OnednnLinear::Passes> MakePasses(
+    const onednn::Context& context,
+    absl::FunctionRef<absl::StatusOr<OnednnLinear::Passes>(ElementType operands)> make) {
+  if (context.operands() != ElementType::kFloat32) {
+    auto passes = make(context.operands());
+    if (passes.ok() && !passes->any_reference()) return passes;
+  }
+  return make(ElementType::kFloat32);
+}
+
 absl::StatusOr<std::unique_ptr<LinearOp>> OnednnLinear::Create(onednn::Context& context,
                                                                const TensorDesc& output, const Owned& owned,
                                                                const Passes& passes, const Options& options) {
   CAIRN_ASSIGN_OR_RETURN(
       auto forward, LinearPart::Create(context, Pass::kForward, passes.forward, owned, options.use_bias));
   CAIRN_ASSIGN_OR_RETURN(auto weights, LinearPart::Create(context, Pass::kBackwardWeights, passes.weights,
-                                                          owned, options.use_bias));
+                                                          owned, options.use_bias, /*before=*/&forward));
   std::unique_ptr<OnednnLinear> op(new OnednnLinear(output, std::move(forward), std::move(weights)));
   if (passes.input.has_value()) {
     CAIRN_ASSIGN_OR_RETURN(
-        op->input_, LinearPart::Create(context, Pass::kBackwardData, *passes.input, owned, options.use_bias));
+        op->input_, LinearPart::Create(context, Pass::kBackwardData, *passes.input, owned, options.use_bias,
+                                       /*before=*/&op->weights_));
   }
   if (options.relu) op->relu_.emplace(context, output.num_floats());
   return op;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "kernels/cpu/linear/relu.h"
 #include "kernels/cpu/onednn.h"
@@ -25,10 +26,11 @@ enum class Pass { kForward, kBackwardWeights, kBackwardData };
 // this order, or the gradients in their places.
 class LinearPart {
  public:
-  // `desc` describes the primitive of `pass`.
+  // `desc` describes the primitive of `pass`. `before`: null, or a part that runs before this one on every run, on the
+  // same inputs where both have them: what it has copied is not copied again.
   static absl::StatusOr<LinearPart> Create(onednn::Context& context, Pass pass,
                                            const dnnl::primitive_desc_base& desc, const Owned& owned,
-                                           bool use_bias);
+                                           bool use_bias, const LinearPart* before = nullptr);
 
   // Copies the inputs into the primitive's formats, runs it, and copies its outputs back. The primitive
   // determines which of the four arguments it writes.
@@ -36,8 +38,10 @@ class LinearPart {
 
  private:
   struct Operand {
-    onednn::Staging staging;
-    bool out;  // written by the primitive
+    std::shared_ptr<onednn::Staging> staging;
+    onednn::MemoryDesc desc;  // the primitive's
+    bool out = false;         // written by the primitive
+    bool loaded = false;      // by another part
   };
   LinearPart(onednn::Primitive primitive, Operand source, Operand kernel, Operand destination);
 
@@ -52,6 +56,8 @@ class OnednnLinear final : public LinearOp {
   struct Passes {
     dnnl::primitive_desc_base forward, weights{};
     std::optional<dnnl::primitive_desc_base> input{};  // absent if no input gradient is needed
+
+    bool any_reference() const;
   };
   struct Options {
     bool use_bias, relu;
@@ -76,6 +82,11 @@ class OnednnLinear final : public LinearOp {
   std::optional<LinearPart> input_;  // absent if no input gradient is needed
   std::optional<ReluInPlace> relu_;
 };
+
+// make(operands) with the context's type of operands; with float32 if oneDNN has only reference code for it.
+absl::StatusOr<OnednnLinear::Passes> MakePasses(
+    const onednn::Context& context,
+    absl::FunctionRef<absl::StatusOr<OnednnLinear::Passes>(ElementType operands)> make);
 
 // The arguments of oneDNN's convolution whose output has this shape.
 onednn::ConvolutionArgs ConvolutionArgsOf(const Conv2DParams& params, const Shape& output);

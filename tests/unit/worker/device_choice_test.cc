@@ -166,9 +166,23 @@ TEST_F(DeviceChoice, DeviceNamesMayBeIncomplete) {
   EXPECT_EQ(Refused(), "--device: there is no /tpu:0; available: /cpu:0, /gpu:0, /gpu:1");
 }
 
-TEST_F(DeviceChoice, SixteenBitsNeedAGpu) {
+TEST_F(DeviceChoice, Float16NeedsAGpu) {
+  request_.cuda.precision = kernels::Precision::kFloat16;
+  EXPECT_EQ(Refused(), "--precision: fp16 needs a GPU, and this is /cpu:0: no usable GPU: no NVIDIA driver");
+  gpus_ = 1;
+  EXPECT_EQ(Chosen(), 0);
+  EXPECT_EQ(made_->precision, kernels::Precision::kFloat16);
+}
+
+TEST_F(DeviceChoice, BFloat16NeedsAGpuOrAProcessorThatHasIt) {
   request_.cuda.precision = kernels::Precision::kBFloat16;
-  EXPECT_EQ(Refused(), "--precision: bf16 needs a GPU, and this is /cpu:0: no usable GPU: no NVIDIA driver");
+  if (kernels::DescribeCpu().bfloat16) {
+    EXPECT_THAT(Choose()->device->Description(), HasSubstr(" BF16, "));
+  } else {
+    EXPECT_EQ(Refused(),
+              "--precision: bf16 needs a GPU, or a processor with AVX-512 BF16 or AMX, and this is /cpu:0: "
+              "no usable GPU: no NVIDIA driver");
+  }
   gpus_ = 1;
   EXPECT_EQ(Chosen(), 0);
   EXPECT_EQ(made_->precision, kernels::Precision::kBFloat16);

@@ -328,15 +328,17 @@ TEST(Validate, FlagsOfOneModeAreRefusedInAnother) {
   EXPECT_EQ(Validate(options), absl::OkStatus());
 }
 
-TEST(Validate, CpuRefusesSixteenBitPrecision) {
+TEST(Validate, CpuRefusesFloat16) {
   TrainOptions options = Complete();
   options.devices.cuda.precision = kernels::Precision::kFloat16;
   EXPECT_TRUE(Validate(options).ok()) << "a GPU may be found";
   options.devices.device = "/cpu:0";
   EXPECT_EQ(Validate(options).message(),
-            "--precision fp16 does not go with --device /cpu:0: the CPU computes in fp32");
-  options.devices.cuda.precision = kernels::Precision::kTensorFloat32;
-  EXPECT_TRUE(Validate(options).ok());
+            "--precision fp16 does not go with --device /cpu:0: the CPU computes in fp32 or bf16");
+  for (const auto precision : {kernels::Precision::kTensorFloat32, kernels::Precision::kBFloat16}) {
+    options.devices.cuda.precision = precision;
+    EXPECT_TRUE(Validate(options).ok()) << kernels::NameOf(precision);
+  }
 }
 
 TEST(Validate, SeveralReplicasExcludeFlagsForOneDevice) {
