@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/attention.h"
 #include "kernels/bag_pool.h"
 #include "kernels/device.h"
 
@@ -446,6 +447,7 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(const BagPoolParams& params) = 0;
 
+  virtual absl::StatusOr<std::unique_ptr<Attention>> MakeAttention(const AttentionParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(const LayerNormParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(const DropoutParams& params) = 0;

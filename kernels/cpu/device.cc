@@ -118,6 +118,9 @@ class CpuOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(const BagPoolParams& params) override {
     return cpu::MakeBagPool(params);
   }
+  absl::StatusOr<std::unique_ptr<Attention>> MakeAttention(const AttentionParams& params) override {
+    return cpu::MakeAttention(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) override {
     return cpu::MakeBatchNorm(context_, params);
   }

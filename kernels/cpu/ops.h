@@ -42,6 +42,8 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(onednn::Context& context
                                                         absl::Span<const TensorDesc> inputs, int axis);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params);
 absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(const BagPoolParams& params);
+absl::StatusOr<std::unique_ptr<Attention>> MakeAttention(onednn::Context& context,
+                                                         const AttentionParams& params);
 absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(onednn::Context& context,
                                                          const BatchNormParams& params);
 absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(onednn::Context& context,

@@ -76,6 +76,9 @@ class CudaOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(const BagPoolParams& params) override {
     return cuda::MakeBagPool(context_, params);
   }
+  absl::StatusOr<std::unique_ptr<Attention>> MakeAttention(const AttentionParams& params) override {
+    return cuda::MakeAttention(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) override {
     return cuda::MakeBatchNorm(context_, params);
   }

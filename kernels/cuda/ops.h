@@ -36,6 +36,7 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(Context& context, absl::
                                                         int axis);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(Context& context, const IdCountsParams& params);
 absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(Context& context, const BagPoolParams& params);
+absl::StatusOr<std::unique_ptr<Attention>> MakeAttention(Context& context, const AttentionParams& params);
 absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(Context& context, const BatchNormParams& params);
 absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(Context& context, const LayerNormParams& params);
 absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(Context& context, const DropoutParams& params);

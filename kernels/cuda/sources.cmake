@@ -1,6 +1,6 @@
 # The backend's sources, for the library itself and for the tests that compile it for a CPU.
 set(cairn_cuda_sources  # need only the CUDA runtime
-  device.cc elementwise/activation.cu elementwise/broadcast_merge.cu elementwise/concatenate.cu elementwise/dropout.cu
+  device.cc attention/attention.cu elementwise/activation.cu elementwise/broadcast_merge.cu elementwise/concatenate.cu elementwise/dropout.cu
   elementwise/id_counts.cu elementwise/in_batch_softmax.cu elementwise/loss.cu elementwise/loss_scaler.cu elementwise/merge.cu
   elementwise/regularizer.cu elementwise/reorder.cu elementwise/softmax.cu linear/bag_pool.cu linear/conv2d.cc linear/conv2d_transpose.cc linear/convert.cu linear/dense.cc
   linear/direct_convolution.cu linear/embedding.cu linear/embedding_mean.cu linear/first_pooled_conv2d.cu
