@@ -214,6 +214,13 @@ class Standardize {
   virtual absl::Status Backward(const float* variance, const float* dy, float* dx) = 0;
 };
 
+// The mask of a sequence's steps: y [steps] = 1 if any element of x [steps, width] differs from `masked`, otherwise 0.
+// y is plain float32, whatever the type of x, which may be an integer type. There is no gradient.
+struct StepMaskParams {
+  TensorDesc input;  // row-major
+  float masked = 0;
+};
+
 // --- Several inputs ---
 
 class NaryOp {
@@ -234,6 +241,12 @@ enum class MergeKind { kAdd, kSubtract, kMultiply, kAverage, kMaximum, kMinimum 
 struct MergeParams {
   MergeKind kind = MergeKind::kAdd;
   std::vector<TensorDesc> inputs;  // 2 to 32, exactly 2 for kSubtract; row-major, of one type
+};
+
+// The mean over the steps that a mask counts: x [n, steps, channels] and the mask [n, steps], plain float32 of 0 and 1,
+// give y [n, channels]. Without such a step y is NaN, as in Keras. The mask has no gradient.
+struct MaskedMeanParams {
+  TensorDesc input;  // row-major
 };
 
 // --- Normalization ---
@@ -276,6 +289,57 @@ class LayerNorm {
   virtual absl::Status Forward(const float* x, const float* gamma, const float* beta, float* y) = 0;
   virtual absl::Status Backward(const float* x, const float* gamma, const float* dy, float* dx, float* dgamma,
                                 float* dbeta) = 0;
+};
+
+// --- Recurrent layers ---
+
+enum class RecurrentCell { kSimple, kLstm, kGru };
+
+// A recurrent layer in one direction, behind the projection of its inputs z = x kernel + bias, [n, steps, gates *
+// units]. The gates are in Keras' order: i f c o of an LSTM, z r h of a GRU, one of a simple cell. With the states h
+// and c [n, units], which are 0 at first, U the recurrent kernel [units, gates * units], f the activation and s the
+// recurrent activation, a step is
+//   kSimple  h = f(z + h U)
+//   kLstm    c = s(zf + h Uf) c + s(zi + h Ui) f(zc + h Uc),  h = s(zo + h Uo) f(c)
+//   kGru     h = u h + (1 - u) f(zh + r (h Uh + bh)),  u = s(zz + h Uz + bz),  r = s(zr + h Ur + br)
+// and without `reset_after` the candidate of kGru is f(zh + (r h) Uh). Neither `activation` may be kSilu, kGelu or
+// kGeluTanh, whose derivatives do not follow from their values.
+struct RecurrenceParams {
+  RecurrentCell cell = RecurrentCell::kSimple;
+  int64_t batch = 0, steps = 0, units = 0;
+  ElementType type = ElementType::kFloat32;  // of z and y
+  ActivationParams activation, recurrent_activation;
+  bool reset_after = false;  // kGru
+  bool use_bias = false;     // b [3 units], with reset_after
+  bool backwards = false;    // the last step is processed first
+  // y is [n, steps, units], in the order of the steps or, with `in_order`, in the order in which they are processed.
+  // Otherwise y is the last output [n, units].
+  bool sequences = false, in_order = false;
+  // y is part of wider rows: columns `y_column` to y_column + units of `y_width`. 0: y is alone.
+  int64_t y_width = 0, y_column = 0;
+  // A masked step keeps the states. Its output is h, or 0 with `zeros_masked`.
+  bool zeros_masked = false;
+
+  int64_t gates() const { return cell == RecurrentCell::kLstm ? 4 : cell == RecurrentCell::kGru ? 3 : 1; }
+};
+
+class Recurrence {
+ public:
+  struct Inputs {
+    const float* kernel = nullptr;  // U
+    const float* bias = nullptr;    // b; null without use_bias
+    const float* mask = nullptr;    // [n, steps] plain float32: 0 where a step is masked; null: none is
+    // [n, units] plain float32: the factors of the h that is multiplied by U (dropout); null: 1. It must be the same in
+    // Backward().
+    const float* state_scale = nullptr;
+  };
+
+  virtual ~Recurrence() = default;
+  // Overwrites z, which Backward() needs.
+  virtual absl::Status Forward(const Inputs& inputs, float* z, float* y) = 0;
+  // Overwrites z by its gradient.
+  virtual absl::Status Backward(const Inputs& inputs, float* z, const float* dy, float* dkernel,
+                                float* dbias) = 0;
 };
 
 // --- Training only ---
@@ -433,6 +497,7 @@ class OpFactory {
   // Softmax over the last axis of a row-major tensor.
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(const PairDotsParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(const StepMaskParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(const ZeroPad2DParams& params) = 0;
 
   // The inputs have one shape and layout. Add's y may alias its first x.
@@ -445,11 +510,13 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(absl::Span<const TensorDesc> inputs,
                                                                   int axis) = 0;
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeMaskedMean(const MaskedMeanParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(const BagPoolParams& params) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<Attention>> MakeAttention(const AttentionParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(const BatchNormParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(const LayerNormParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Recurrence>> MakeRecurrence(const RecurrenceParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(const DropoutParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
                                                                        float l2) = 0;

@@ -26,6 +26,7 @@ class Reader {
     if (!seen_.insert(source).second) return;
     for (size_t i = 0; i < model_.nodes().size(); ++i) {
       const Node& node = model_.nodes()[i];
+      if (node.layer->is_mask()) continue;  // the layer that makes the mask reads the same values
       if (std::find(node.inputs.begin(), node.inputs.end(), source) == node.inputs.end()) continue;
       const ByteUse use = ByteUseOf(node.layer->class_name());
       if (use == ByteUse::kPasses) {

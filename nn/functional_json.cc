@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
@@ -102,6 +103,20 @@ std::string WeightsKey(const ReadLayer& layer) {
   return layer.layer->row_table() != nullptr ? "weights" : "";
 }
 
+std::string TextOf(const json& object, const char* field) {
+  const json value = object.is_object() ? object.value(field, json()) : json();
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+// Keras 3 writes the functions that compute masks of time steps into the graph, and passes their output as `mask`. They
+// are not read: ModelBuilder computes the same masks from the layers (StepMasks).
+bool IsMaskFunction(const json& layer) {
+  constexpr const char* kFunctions[] = {"Any",      "Concatenate", "ExpandDims", "LogicalOr",
+                                        "NotEqual", "OnesLike",    "ZerosLike"};
+  return IsKerasFunction(layer) && TextOf(layer, "name") != "" &&
+         absl::c_linear_search(kFunctions, TextOf(layer, "class_name"));
+}
+
 // Removes the keyword argument `key` of a call in Keras 2's form, [[layer, call, output, kwargs]], and returns it.
 json TakeKeyword(const std::string& key, json& call) {
   json taken;
@@ -113,14 +128,26 @@ json TakeKeyword(const std::string& key, json& call) {
   return taken;
 }
 
-absl::StatusOr<std::vector<Tensor>> ReadCall(const json& call, const ReadLayer& layer) {
+// The arguments of a call.
+struct Arguments {
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> masks;  // the keyword argument `mask`
+};
+
+absl::StatusOr<Arguments> ReadCall(const json& call, const ReadLayer& layer) {
   const std::string weights_key = WeightsKey(layer);
   const bool training_mode = layer.layer != nullptr && (layer.layer->class_name() == "BatchNormalization" ||
                                                         layer.layer->class_name() == "Dropout");
   const CallForm keras2 = training_mode ? CallForm::kKeras2OfTrainingMode : CallForm::kKeras2;
-  std::vector<Tensor> tensors;
+  Arguments read;
+  std::vector<Tensor>& tensors = read.inputs;
   if (call.is_object()) {
     json kwargs = call.value("kwargs", json()), weights;
+    if (kwargs.is_object() && kwargs.contains("mask")) {
+      if (!kwargs["mask"].is_null())
+        CAIRN_RETURN_IF_ERROR(CollectTensors(kwargs["mask"], CallForm::kKeras3, read.masks));
+      kwargs.erase("mask");
+    }
     if (!weights_key.empty() && kwargs.is_object() && kwargs.contains(weights_key)) {
       weights = std::move(kwargs[weights_key]);
       kwargs.erase(weights_key);
@@ -138,13 +165,13 @@ absl::StatusOr<std::vector<Tensor>> ReadCall(const json& call, const ReadLayer& 
   // A FeatureCross that is called with x0 alone crosses it with itself.
   const bool crosses = layer.layer != nullptr && layer.layer->class_name() == "FeatureCross";
   if (crosses && tensors.size() == 1) tensors.push_back(tensors[0]);
-  return tensors;
+  return read;
 }
 
 // A layer of the file, and its calls.
 struct Entry {
   ReadLayer layer;
-  std::vector<std::vector<Tensor>> calls;
+  std::vector<Arguments> calls;
 };
 
 class GraphReader {
@@ -152,6 +179,10 @@ class GraphReader {
   explicit GraphReader(ModelBuilder& builder) : builder_(builder) {}
 
   absl::Status AddLayer(const json& document, size_t position, int64_t line) {
+    if (IsMaskFunction(document)) {
+      mask_functions_.emplace(TextOf(document, "name"), TextOf(document, "class_name"));
+      return absl::OkStatus();
+    }
     CAIRN_ASSIGN_OR_RETURN(ReadLayer layer, builder_.Read(document, position, line));
     // Keras writes the name twice, in the config and next to the class. A file written by hand may have it
     // only next to the class.
@@ -165,10 +196,10 @@ class GraphReader {
     if (!calls.is_array())
       return Fault(entry, absl::StrCat("inbound_nodes: expected a list, got ", calls.dump()));
     for (const json& call : calls) {
-      auto tensors = ReadCall(call, entry.layer);
-      if (!tensors.ok())
-        return Annotate(tensors.status(), absl::StrCat(entry.layer.where, ": inbound_nodes"));
-      entry.calls.push_back(*std::move(tensors));
+      auto arguments = ReadCall(call, entry.layer);
+      if (!arguments.ok())
+        return Annotate(arguments.status(), absl::StrCat(entry.layer.where, ": inbound_nodes"));
+      entry.calls.push_back(*std::move(arguments));
     }
     if (entry.layer.layer != nullptr && entry.calls.empty()) return Fault(entry, "inbound_nodes: required");
     order_.push_back(entry.layer.name);
@@ -201,6 +232,7 @@ class GraphReader {
       const Call& call = calls[position];
       std::vector<int> inputs;  // in the numbering of Node::inputs
       for (const Tensor& input : call.inputs()) inputs.push_back(values_.at(input));
+      CAIRN_RETURN_IF_ERROR(CheckMasks(call, inputs));
       CAIRN_ASSIGN_OR_RETURN(values_[call.tensor], builder_.AddNode(call.entry->layer, inputs));
     }
     return absl::OkStatus();
@@ -218,8 +250,23 @@ class GraphReader {
   struct Call {
     const Entry* entry;
     Tensor tensor;  // the output of the call
-    const std::vector<Tensor>& inputs() const { return entry->calls[static_cast<size_t>(tensor.call)]; }
+    const std::vector<Tensor>& inputs() const { return arguments().inputs; }
+    const Arguments& arguments() const { return entry->calls[static_cast<size_t>(tensor.call)]; }
   };
+
+  // INVALID_ARGUMENT if a mask of the call is not the one that Keras computes from the layers before it.
+  absl::Status CheckMasks(const Call& call, absl::Span<const int> inputs) const {
+    for (const Tensor& mask : call.arguments().masks) {
+      const bool known = mask_functions_.count(mask.layer) > 0 &&
+                         absl::c_any_of(inputs, [&](int input) { return builder_.HasMask(input); });
+      if (known) continue;
+      return Fault(*call.entry,
+                   absl::StrCat("inbound_nodes: mask: '", mask.layer,
+                                "' is not a mask of Embedding(mask_zero=True) or Masking, and no "
+                                "other mask is supported"));
+    }
+    return absl::OkStatus();
+  }
 
   // The calls that are needed, in the file's order.
   std::vector<Call> NeededCalls() const {
@@ -279,6 +326,11 @@ class GraphReader {
   // Checks that the tensor exists.
   absl::Status Check(const Tensor& tensor, absl::string_view user) const {
     const auto found = entries_.find(tensor.layer);
+    if (const auto function = mask_functions_.find(tensor.layer); function != mask_functions_.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(user, ": '", tensor.layer, "' (", function->second,
+                                                     ") is a function of keras.ops, and is supported only to "
+                                                     "compute masks: use a layer"));
+    }
     if (found == entries_.end()) {
       return absl::InvalidArgumentError(absl::StrCat(user, ": there is no layer '", tensor.layer, "'"));
     }
@@ -303,7 +355,7 @@ class GraphReader {
       open.pop_back();
       const Entry& entry = entries_.at(tensor.layer);
       if (entry.layer.layer == nullptr || !needed_.insert(tensor).second) continue;
-      for (const Tensor& input : entry.calls[static_cast<size_t>(tensor.call)]) {
+      for (const Tensor& input : entry.calls[static_cast<size_t>(tensor.call)].inputs) {
         CAIRN_RETURN_IF_ERROR(Check(input, absl::StrCat(entry.layer.where, ": inbound_nodes")));
         open.push_back(input);
       }
@@ -313,9 +365,10 @@ class GraphReader {
 
   ModelBuilder& builder_;
   std::map<std::string, Entry> entries_;
-  std::vector<std::string> order_;  // in the file's order
-  std::set<Tensor> needed_;         // calls that the output depends on
-  std::map<Tensor, int> values_;    // in the numbering of Node::inputs
+  std::map<std::string, std::string> mask_functions_;  // class by name
+  std::vector<std::string> order_;                     // in the file's order
+  std::set<Tensor> needed_;                            // calls that the output depends on
+  std::map<Tensor, int> values_;                       // in the numbering of Node::inputs
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "common/core/tensor_view.h"
 #include "common/ids/id_map.h"
@@ -53,10 +54,15 @@ struct Node {
   static constexpr int OfModelInput(int input) { return -1 - input; }
 
   std::shared_ptr<const Layer> layer;  // shared by several nodes if the layer is used several times
-  std::vector<int> inputs;             // nodes, or OfModelInput()
+  std::vector<int> inputs;             // nodes, or OfModelInput(): the layer's own, then masks that it takes
   Shape output_shape;                  // without the batch
   std::vector<int> variables;          // indices into Model::variables(), in the layer's order
   std::string device{};                // as in the file, not validated; empty if absent
+  std::vector<int> masked{};           // [mask at the end of `inputs`] the own input whose steps it masks
+
+  absl::Span<const int> own_inputs() const {
+    return absl::MakeConstSpan(inputs).first(inputs.size() - masked.size());
+  }
 };
 
 // One variable of the whole model, in Keras' order.

@@ -109,7 +109,7 @@ DType ReadInputDtype(absl::string_view field, ConfigReader& config) {
 bool IsLookedUp(const std::vector<Node>& nodes, int source) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = nodes[i];
-    if (!node.layer->takes_integers() || node.inputs[0] != source) continue;
+    if (!node.layer->takes_integers() || node.layer->is_mask() || node.inputs[0] != source) continue;
     if (!OnlyReshapes(node.layer->class_name()) || IsLookedUp(nodes, static_cast<int>(i))) return true;
   }
   return false;
@@ -322,15 +322,15 @@ absl::Status ModelBuilder::CheckRagged() const {
 
 // INVALID_ARGUMENT if only the ids or only the weights of `node` are ragged.
 absl::Status ModelBuilder::CheckRaggedPair(const Node& node) const {
-  const auto is_ragged = [this](int value) {
-    return value < 0 && model_.inputs_[static_cast<size_t>(Node::OfModelInput(value))].ragged;
-  };
-  if (node.inputs.size() < 2 || is_ragged(node.inputs[0]) == is_ragged(node.inputs[1]))
-    return absl::OkStatus();
+  if (node.inputs.size() < 2 || IsRagged(node.inputs[0]) == IsRagged(node.inputs[1])) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("layer '", node.layer->name(), "' (", node.layer->class_name(), "): only its ",
-                   is_ragged(node.inputs[0]) ? "ids" : "weights",
+                   IsRagged(node.inputs[0]) ? "ids" : "weights",
                    " are ragged: ids and weights must both be ragged, or neither"));
+}
+
+bool ModelBuilder::IsRagged(int value) const {
+  return value < 0 && model_.inputs_[static_cast<size_t>(Node::OfModelInput(value))].ragged;
 }
 
 const Shape& ModelBuilder::ShapeOf(int value) const {
@@ -369,10 +369,38 @@ absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std
   auto bounded = Shape::FromUntrusted(output->dims());
   if (!bounded.ok()) return Annotate(bounded.status(), layer.where);
   node.output_shape = *std::move(bounded);
+  if (const auto status = TakeMasks(node); !status.ok()) return Annotate(status, layer.where);
   if (const auto status = AddVariables(layer, shapes, node); !status.ok())
     return Annotate(status, layer.where);
   model_.nodes_.push_back(std::move(node));
-  return static_cast<int>(model_.nodes_.size()) - 1;
+  const int made = static_cast<int>(model_.nodes_.size()) - 1;
+  if (absl::c_any_of(inputs, [this](int input) { return IsRagged(input); })) return made;  // nothing pads it
+  if (const auto status = masks_.AddOutput(*layer.layer, inputs, made); !status.ok())
+    return Annotate(status, layer.where);
+  return made;
+}
+
+absl::Status ModelBuilder::TakeMasks(Node& node) {
+  const MaskUse use = node.layer->mask_use();
+  if (use != MaskUse::kTakes && use != MaskUse::kTakesAndPasses) return absl::OkStatus();
+  const auto add = [&](std::shared_ptr<const Layer> layer, std::vector<int> inputs) -> absl::StatusOr<int> {
+    std::vector<Shape> shapes;
+    for (const int input : inputs) shapes.push_back(ShapeOf(input));
+    CAIRN_ASSIGN_OR_RETURN(Shape output, layer->OutputShape(shapes));
+    model_.nodes_.push_back({.layer = std::move(layer),
+                             .inputs = std::move(inputs),
+                             .output_shape = std::move(output),
+                             .variables = {},
+                             .device = node.device});
+    return static_cast<int>(model_.nodes_.size()) - 1;
+  };
+  const std::vector<int> own = node.inputs;
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (!masks_.Has(own[i])) continue;
+    CAIRN_ASSIGN_OR_RETURN(node.inputs.emplace_back(), masks_.NodeOf(own[i], add));
+    node.masked.push_back(static_cast<int>(i));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node) {

@@ -15,6 +15,7 @@
 #include "common/core/shape.h"
 #include "nn/layer/config_reader.h"
 #include "nn/model.h"
+#include "nn/step_masks.h"
 
 namespace cairn::nn {
 
@@ -57,6 +58,8 @@ class ModelBuilder {
   absl::Status FinishInputs();
 
   const Shape& ShapeOf(int value) const;
+  // Whether time steps of the value are masked.
+  bool HasMask(int value) const { return masks_.Has(value); }
   bool empty() const { return model_.nodes_.empty(); }
   void SetName(std::string name, bool functional) {
     model_.name_ = std::move(name);
@@ -71,12 +74,16 @@ class ModelBuilder {
   absl::StatusOr<int> AddMappedInput(const ReadLayer& layer, int value);
   // Adds a node of `layer`, which is not only a map.
   absl::StatusOr<int> AddLayerNode(const ReadLayer& layer, const std::vector<int>& inputs);
+  // Adds the nodes of the masks that `node` takes, and makes them its inputs.
+  absl::Status TakeMasks(Node& node);
+  bool IsRagged(int value) const;
   absl::Status CheckTextInputs() const;
   absl::Status CheckRagged() const;
   absl::Status CheckRaggedPair(const Node& node) const;
   absl::Status AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node);
 
   Model model_;
+  StepMasks masks_;
   std::set<std::string> names_;
   // [name without suffix] The last suffix that an automatic name got.
   std::map<std::string, int> suffixes_;

@@ -131,7 +131,7 @@ std::vector<int> CallNumbers(const Model& model) {
 // "conv2d[0][0], add[0][0]": the layer, the number of its call, and the number of the output.
 std::string Connections(const Model& model, absl::Span<const int> call_numbers, const Node& node) {
   std::vector<std::string> connections;
-  for (int input : node.inputs) {
+  for (const int input : node.own_inputs()) {
     if (input < 0) {
       const ModelInput& from = model.inputs()[static_cast<size_t>(-1 - input)];
       connections.push_back(
@@ -148,7 +148,8 @@ bool IsChain(const Model& model) {
   int before = Node::OfModelInput(0);
   for (size_t index = 0; index < model.nodes().size(); ++index) {
     const Node& node = model.nodes()[index];
-    if (node.inputs.size() != 1 || node.inputs[0] != before) return false;
+    if (node.layer->is_mask()) continue;
+    if (node.own_inputs().size() != 1 || node.inputs[0] != before) return false;
     before = static_cast<int>(index);
   }
   return model.inputs().size() == 1;
@@ -177,7 +178,7 @@ std::string SummaryTable(const Model& model) {
   const std::vector<int> call_numbers = CallNumbers(model);
   std::set<const Layer*> shown;
   for (const Node& node : model.nodes()) {
-    if (!shown.insert(node.layer.get()).second) continue;  // one row for all calls
+    if (node.layer->is_mask() || !shown.insert(node.layer.get()).second) continue;  // one row for all calls
     int64_t parameters = 0;
     for (int variable : node.variables) {
       parameters += model.variables()[static_cast<size_t>(variable)].shape.num_elements();

@@ -112,6 +112,12 @@ class CpuOps final : public OpFactory {
                                                           int axis) override {
     return cpu::MakeConcatenate(context_, inputs, axis);
   }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(const StepMaskParams& params) override {
+    return cpu::MakeStepMask(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<NaryOp>> MakeMaskedMean(const MaskedMeanParams& params) override {
+    return cpu::MakeMaskedMean(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params) override {
     return cpu::MakeIdCounts(params);
   }
@@ -126,6 +132,9 @@ class CpuOps final : public OpFactory {
   }
   absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(const LayerNormParams& params) override {
     return cpu::MakeLayerNorm(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<Recurrence>> MakeRecurrence(const RecurrenceParams& params) override {
+    return cpu::MakeRecurrence(context_, params);
   }
   absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(const DropoutParams& params) override {
     return cpu::MakeDropout(context_, params);

@@ -348,4 +348,11 @@ absl::StatusOr<dnnl::reorder::primitive_desc> MakeReorder(const Context& context
   });
 }
 
+absl::Status Multiply(const Context& context, const TransposedProduct& product) {
+  context.UseThreads();
+  const auto& [m, n, k, a, b, c] = product;
+  return StatusOf(dnnl_sgemm('T', 'N', m, n, k, 1.0f, a.at, a.stride, b.at, b.stride, 0.0f, c.at, c.stride),
+                  "product");
+}
+
 }  // namespace cairn::kernels::onednn

@@ -191,6 +191,20 @@ absl::StatusOr<dnnl::batch_normalization_forward::primitive_desc> MakeBatchNormF
 absl::StatusOr<dnnl::batch_normalization_backward::primitive_desc> MakeBatchNormBackward(
     const Context& context, const BatchNormArgs& args);
 
+// A row-major matrix that is part of another one: row i begins at `at` + i * stride.
+template <typename Element>
+struct MatrixPart {
+  Element* at;
+  int64_t stride;
+};
+// c [m, n] = the transpose of a [k, m] times b [k, n].
+struct TransposedProduct {
+  int64_t m = 0, n = 0, k = 0;
+  MatrixPart<const float> a, b;
+  MatrixPart<float> c;
+};
+absl::Status Multiply(const Context& context, const TransposedProduct& product);
+
 absl::StatusOr<dnnl::reorder::primitive_desc> MakeReorder(const Context& context, const MemoryDesc& from,
                                                           const MemoryDesc& to);
 

@@ -29,6 +29,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeMaxPool2D(onednn::Context& context,
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(onednn::Context& context, Pooling pooling,
                                                         const TensorDesc& input);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(onednn::Context& context, const StepMaskParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(onednn::Context& context, const PairDotsParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(onednn::Context& context,
                                                        const ZeroPad2DParams& params);
@@ -41,6 +42,8 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(onednn::Context& cont
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(onednn::Context& context,
                                                         absl::Span<const TensorDesc> inputs, int axis);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params);
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeMaskedMean(onednn::Context& context,
+                                                       const MaskedMeanParams& params);
 absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(const BagPoolParams& params);
 absl::StatusOr<std::unique_ptr<Attention>> MakeAttention(onednn::Context& context,
                                                          const AttentionParams& params);
@@ -48,6 +51,8 @@ absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(onednn::Context& contex
                                                          const BatchNormParams& params);
 absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(onednn::Context& context,
                                                          const LayerNormParams& params);
+absl::StatusOr<std::unique_ptr<Recurrence>> MakeRecurrence(onednn::Context& context,
+                                                           const RecurrenceParams& params);
 absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(onednn::Context& context, const DropoutParams& params);
 absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1, float l2);
 absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(onednn::Context& context, const TensorDesc& from,

@@ -70,6 +70,12 @@ class CudaOps final : public OpFactory {
                                                           int axis) override {
     return cuda::MakeConcatenate(context_, inputs, axis);
   }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(const StepMaskParams& params) override {
+    return cuda::MakeStepMask(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<NaryOp>> MakeMaskedMean(const MaskedMeanParams& params) override {
+    return cuda::MakeMaskedMean(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params) override {
     return cuda::MakeIdCounts(context_, params);
   }
@@ -84,6 +90,9 @@ class CudaOps final : public OpFactory {
   }
   absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(const LayerNormParams& params) override {
     return cuda::MakeLayerNorm(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<Recurrence>> MakeRecurrence(const RecurrenceParams& params) override {
+    return cuda::MakeRecurrence(context_, params);
   }
   absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(const DropoutParams& params) override {
     return cuda::MakeDropout(context_, params);

@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(Context& context, const Pool
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Context& context, Pooling pooling,
                                                         const TensorDesc& input);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(Context& context, const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(Context& context, const StepMaskParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(Context& context, const PairDotsParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(Context& context, const ZeroPad2DParams& params);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(Context& context, const TensorDesc& input, int inputs);
@@ -35,10 +36,12 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(Context& context, con
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(Context& context, absl::Span<const TensorDesc> inputs,
                                                         int axis);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(Context& context, const IdCountsParams& params);
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeMaskedMean(Context& context, const MaskedMeanParams& params);
 absl::StatusOr<std::unique_ptr<BagPool>> MakeBagPool(Context& context, const BagPoolParams& params);
 absl::StatusOr<std::unique_ptr<Attention>> MakeAttention(Context& context, const AttentionParams& params);
 absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(Context& context, const BatchNormParams& params);
 absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(Context& context, const LayerNormParams& params);
+absl::StatusOr<std::unique_ptr<Recurrence>> MakeRecurrence(Context& context, const RecurrenceParams& params);
 absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(Context& context, const DropoutParams& params);
 absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(Context& context, int64_t elements, float l1,
                                                              float l2);

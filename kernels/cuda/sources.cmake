@@ -1,12 +1,14 @@
 # The backend's sources, for the library itself and for the tests that compile it for a CPU.
 set(cairn_cuda_sources  # need only the CUDA runtime
-  device.cc attention/attention.cu elementwise/activation.cu elementwise/broadcast_merge.cu elementwise/concatenate.cu elementwise/dropout.cu
-  elementwise/id_counts.cu elementwise/in_batch_softmax.cu elementwise/loss.cu elementwise/loss_scaler.cu elementwise/merge.cu
-  elementwise/regularizer.cu elementwise/reorder.cu elementwise/softmax.cu linear/bag_pool.cu linear/conv2d.cc linear/conv2d_transpose.cc linear/convert.cu linear/dense.cc
+  attention/attention.cu device.cc elementwise/activation.cu elementwise/broadcast_merge.cu elementwise/concatenate.cu
+  elementwise/dropout.cu elementwise/id_counts.cu elementwise/in_batch_softmax.cu elementwise/loss.cu
+  elementwise/loss_scaler.cu elementwise/masked_mean.cu elementwise/merge.cu elementwise/regularizer.cu
+  elementwise/reorder.cu elementwise/softmax.cu elementwise/step_mask.cu linear/bag_pool.cu linear/conv2d.cc
+  linear/conv2d_transpose.cc linear/convert.cu linear/dense.cc
   linear/direct_convolution.cu linear/embedding.cu linear/embedding_mean.cu linear/first_pooled_conv2d.cu
   linear/pair_dots.cu linear/pooled_conv2d.cu linear/relu_bias.cu normalization/affine.cu normalization/batch_norm.cu
   normalization/layer_norm.cu normalization/standardize.cu pooling/global_pool.cu pooling/pool2d.cu
-  pooling/zero_pad2d.cu runtime/context.cc runtime/memory_pool.cc runtime/status.cc)
+  pooling/zero_pad2d.cu recurrent/recurrence.cu runtime/context.cc runtime/memory_pool.cc runtime/status.cc)
 set(cairn_cuda_library_sources  # call cuDNN and cuBLAS
   linear/cudnn_convolution.cc linear/cudnn_descriptors.cc runtime/libraries.cc linear/matmul.cc)
 # These need NCCL's header, and load its library themselves.

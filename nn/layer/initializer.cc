@@ -252,8 +252,10 @@ absl::Status CheckShape(const InitializerSpec& spec, const Shape& shape) {
   return absl::OkStatus();
 }
 
-void Initialize(const InitializerSpec& spec, const Shape& shape, uint64_t seed, absl::string_view variable,
-                absl::Span<float> values) {
+namespace {
+
+void Draw(const InitializerSpec& spec, const Shape& shape, uint64_t seed, absl::string_view variable,
+          absl::Span<float> values) {
   const InitializerSpec resolved = ResolveFan(spec, shape);
   const auto center = static_cast<float>(resolved.center), spread = static_cast<float>(resolved.spread);
   Random random(resolved.seed.value_or(seed), absl::StrCat("init/", variable));
@@ -275,6 +277,14 @@ void Initialize(const InitializerSpec& spec, const Shape& shape, uint64_t seed, 
       }
       return;
   }
+}
+
+}  // namespace
+
+void Initialize(const InitializerSpec& spec, const Shape& shape, uint64_t seed, absl::string_view variable,
+                absl::Span<float> values) {
+  Draw(spec, shape, seed, variable, values);
+  std::fill(values.begin() + spec.ones_begin, values.begin() + spec.ones_end, 1.0f);
 }
 
 }  // namespace cairn::nn

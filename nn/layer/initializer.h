@@ -35,6 +35,8 @@ struct InitializerSpec {
   double center = 0;
   double spread = 0;
   std::optional<uint64_t> seed{};  // from the model file; used in place of the job's seed
+  // These elements are 1 instead: the bias of an LSTM's forget gate.
+  int64_t ones_begin = 0, ones_end = 0;
 };
 
 // From Keras' JSON: a name ("glorot_uniform", "GlorotUniform") or an object with class_name and config.

@@ -25,6 +25,16 @@ namespace cairn::nn {
 
 struct RowTable;  // nn/layers/row_table.h
 
+// The use that a layer makes of the mask of its input's time steps (Keras' `mask`): [batch, steps], 1 for a step
+// that counts, 0 for one that does not. Layers with mask_maker() make masks.
+enum class MaskUse {
+  kDrops,   // computes as without a mask; the output has none
+  kPasses,  // computes as without a mask; the output has the input's mask or, of several inputs, their union
+  kTakes,   // the op reads the mask; the output has none
+  kTakesAndPasses,  // both
+  kRefuses,         // Keras' layer reads the mask, which is not supported
+};
+
 // A penalty on a variable, added to the loss: l1 sum |w| + l2 sum w^2.
 struct RegularizerSpec {
   float l1 = 0, l2 = 0;
@@ -74,9 +84,11 @@ class LayerOp {
 
 struct LayerOpParams {
   // The shapes include the batch. Inputs are row-major unless the layer accepts_blocked(); then all inputs
-  // have the same layout.
+  // have the same layout. The masks that the layer takes follow its own inputs: [batch, steps], plain float32.
   absl::Span<const kernels::TensorDesc> inputs;
   bool needs_input_gradients = true;
+  // [mask] the own input whose steps the mask masks.
+  absl::Span<const int> masked{};
   // The input is a ragged input of the model, [batch, 1] here, in memory as EmbeddingParams::ragged_mean describes.
   bool ragged = false;
 };
@@ -102,6 +114,12 @@ class Layer {
   virtual bool accepts_blocked(absl::Span<const Shape> /*inputs*/) const { return false; }
   // True when MakeOp() takes integers as they are. Other layers get them as float32.
   virtual bool takes_integers() const { return false; }
+  virtual MaskUse mask_use() const { return MaskUse::kDrops; }
+  // For a layer that makes the mask of its output, such as an Embedding with mask_zero: a layer that computes the mask
+  // from the same inputs. Null for other layers.
+  virtual std::shared_ptr<const Layer> mask_maker() const { return nullptr; }
+  // Whether the output is a mask. It has no gradient, and no summary shows the layer.
+  virtual bool is_mask() const { return false; }
   // Set for a layer whose table is always outside the model (replace_embeddings.h). It takes ids, and may take weights.
   virtual const RowTable* row_table() const { return nullptr; }
   // `device` must outlive the op.

@@ -32,7 +32,7 @@ int64_t OnnxTypeOf(DType type);
 
 struct OnnxAttribute {
   std::string name;
-  std::variant<int64_t, float, std::vector<int64_t>, std::vector<std::string>> value;
+  std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<std::string>> value;
 };
 
 // The domain of operators such as LabelEncoder.

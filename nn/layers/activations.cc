@@ -23,6 +23,9 @@ class ActivationLayer final : public Layer {
     return inputs[0];
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
+  MaskUse mask_use() const override {
+    return class_name() == "Softmax" ? MaskUse::kRefuses : MaskUse::kPasses;
+  }
   bool accepts_blocked(absl::Span<const Shape> inputs) const override {
     constexpr int64_t kLargestBlock = 16;
     if (spec_.softmax) return false;

@@ -114,6 +114,7 @@ class BatchNormalizationLayer final : public Layer {
 
   bool accepts_blocked(absl::Span<const Shape>) const override { return true; }
 
+  MaskUse mask_use() const override { return MaskUse::kRefuses; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const kernels::TensorDesc& input = params.inputs[0];

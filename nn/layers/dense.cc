@@ -25,6 +25,7 @@ class DenseLayer final : public Layer {
     return config_.KernelAndBias({inputs[0][inputs[0].rank() - 1], units_}, units_);
   }
 
+  MaskUse mask_use() const override { return MaskUse::kPasses; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const Shape& input = params.inputs[0].shape;

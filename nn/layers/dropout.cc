@@ -111,6 +111,7 @@ class DropoutLayer final : public Layer {
         "], where 0 is the input's extent, does not broadcast to a batch of ", inputs[0].ToString()));
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
+  MaskUse mask_use() const override { return MaskUse::kPasses; }
   bool accepts_blocked(absl::Span<const Shape>) const override { return noise_.empty(); }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,

@@ -85,6 +85,7 @@ class EmbedReduceLayer final : public Layer {
 
 std::unique_ptr<Layer> MakeEmbedReduce(std::string name, ConfigReader& config) {
   TableConfig read = TableConfig::Read(config);
+  config.Refuse("mask_zero", false);
   RowTable table = {.combiner = config.Choice("combiner", {"mean", "sum", "sqrtn"}, "mean")};
   if (const nlohmann::json& optimizer = config.Raw("optimizer"); !optimizer.is_null()) {
     auto parsed = ParseCompileConfig({{"optimizer", optimizer}});

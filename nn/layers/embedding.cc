@@ -7,6 +7,7 @@
 #include "kernels/ops.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
+#include "nn/layers/step_mask.h"
 #include "nn/layers/table_config.h"
 
 namespace cairn::nn {
@@ -14,8 +15,8 @@ namespace {
 
 class EmbeddingLayer final : public Layer {
  public:
-  EmbeddingLayer(std::string name, TableConfig config)
-      : Layer(std::move(name), "Embedding"), config_(std::move(config)) {}
+  EmbeddingLayer(std::string name, TableConfig config, bool mask_zero)
+      : Layer(std::move(name), "Embedding"), config_(std::move(config)), mask_zero_(mask_zero) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     Shape output = inputs[0];
@@ -25,6 +26,9 @@ class EmbeddingLayer final : public Layer {
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {config_.Variable()}; }
 
   bool takes_integers() const override { return true; }
+  std::shared_ptr<const Layer> mask_maker() const override {
+    return mask_zero_ ? MakeMaskOfIds(name(), 0) : nullptr;
+  }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
@@ -75,6 +79,7 @@ class EmbeddingLayer final : public Layer {
   }
 
   const TableConfig config_;
+  const bool mask_zero_;  // id 0 pads a sequence, so its steps are masked
 };
 
 }  // namespace
@@ -82,7 +87,7 @@ class EmbeddingLayer final : public Layer {
 std::unique_ptr<Layer> MakeEmbedding(std::string name, ConfigReader& config) {
   TableConfig read = TableConfig::Read(config);
   config.Ignore({"input_length"});
-  return std::make_unique<EmbeddingLayer>(std::move(name), std::move(read));
+  return std::make_unique<EmbeddingLayer>(std::move(name), std::move(read), config.Bool("mask_zero", false));
 }
 
 }  // namespace cairn::nn

@@ -73,6 +73,7 @@ class LayerNormalizationLayer final : public Layer {
     return variables;
   }
 
+  MaskUse mask_use() const override { return MaskUse::kPasses; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const Shape& input = params.inputs[0].shape;

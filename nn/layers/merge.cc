@@ -64,6 +64,7 @@ class MergeLayer final : public Layer {
     return kernels::BroadcastShape(expanded);
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
+  MaskUse mask_use() const override { return MaskUse::kPasses; }
   bool accepts_blocked(absl::Span<const Shape> inputs) const override { return IsPlain(inputs); }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
@@ -153,6 +154,10 @@ class ConcatenateLayer final : public Layer {
     Shape output;
     for (int other = 0; other < rank; ++other) output.Append(other == axis ? extent : inputs[0][other]);
     return output;
+  }
+  // Sequences [steps, channels] side by side have the union of their masks. Along the steps Keras joins the masks.
+  MaskUse mask_use() const override {
+    return axis_ == -1 || axis_ == 2 ? MaskUse::kPasses : MaskUse::kRefuses;
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 

@@ -116,6 +116,7 @@ class NormalizationLayer final : public Layer {
     return variables;
   }
 
+  MaskUse mask_use() const override { return MaskUse::kPasses; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const kernels::TensorDesc& input = params.inputs[0];

@@ -30,6 +30,7 @@ class RescalingLayer final : public Layer {
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 
+  MaskUse mask_use() const override { return MaskUse::kPasses; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     CAIRN_ASSIGN_OR_RETURN(

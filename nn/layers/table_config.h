@@ -20,7 +20,6 @@ struct TableConfig {
                         .width = config.PositiveInt("output_dim"),
                         .initializer = config.Initializer("embeddings_initializer", "uniform"),
                         .regularizer = config.Regularizer("embeddings_regularizer")};
-    config.Refuse("mask_zero", false);
     config.RefuseUnlessNull(
         {"embeddings_constraint", "activity_regularizer", "lora_rank", "quantization_config", "weights"});
     return read;

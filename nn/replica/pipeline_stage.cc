@@ -14,8 +14,9 @@ class NeededGradients {
  public:
   explicit NeededGradients(const Model& model) : model_(model) {
     for (const Node& node : model.nodes()) {
-      of_node_.push_back(!node.variables.empty() || std::any_of(node.inputs.begin(), node.inputs.end(),
-                                                                [&](int input) { return of(input); }));
+      const bool depends = !node.variables.empty() || std::any_of(node.inputs.begin(), node.inputs.end(),
+                                                                  [&](int input) { return of(input); });
+      of_node_.push_back(depends && !node.layer->is_mask());
     }
   }
   // `value` is in the numbering of Node::inputs.

@@ -110,8 +110,10 @@ class Builder {
     }
     std::string what = absl::StrCat("layer '", node.layer->name(), "'");
     CAIRN_RETURN_IF_ERROR(Annotate(CheckSize(WithBatch(batch_, node.output_shape)), what));
-    const LayerOpParams params = {
-        .inputs = descs, .needs_input_gradients = needs_gradients, .ragged = value(inputs[0]).ragged};
+    const LayerOpParams params = {.inputs = descs,
+                                  .needs_input_gradients = needs_gradients,
+                                  .masked = node.masked,
+                                  .ragged = value(inputs[0]).ragged};
     absl::StatusOr<std::unique_ptr<LayerOp>> op = absl::UnimplementedError("alone");
     if (IsOnlyUsedByNext(index)) {
       op = node.layer->MakeFusedOp(params, *model_.nodes()[index + 1].layer, device_);
@@ -126,6 +128,7 @@ class Builder {
     if (!op.ok()) return Annotate(op.status(), what);
     CAIRN_ASSIGN_OR_RETURN(const int output,
                            AddStep(std::move(what), *std::move(op), std::move(inputs), node.variables));
+    if (node.layer->is_mask()) value(output).needs_gradient = false;
     const int nodes = fused ? 2 : 1;
     const auto begin = value_of_.begin() + (static_cast<int>(index) - stage_.begin);
     std::fill(begin, begin + nodes, output);
@@ -138,7 +141,7 @@ class Builder {
     std::vector<int> inputs;
     std::vector<Shape> shapes;
     bool blocked = false, mixed = false, integer = false;
-    for (const int input : node.inputs) {
+    for (const int input : node.own_inputs()) {
       inputs.push_back(ValueOf(input));
       const TensorDesc& desc = value(inputs.back()).desc;
       shapes.emplace_back(desc.shape.dims().subspan(1));
@@ -152,6 +155,9 @@ class Builder {
       for (int& input : inputs) {
         CAIRN_ASSIGN_OR_RETURN(input, Plain(input));
       }
+    }
+    for (size_t mask = inputs.size(); mask < node.inputs.size(); ++mask) {
+      CAIRN_ASSIGN_OR_RETURN(inputs.emplace_back(), Plain(ValueOf(node.inputs[mask])));
     }
     return inputs;
   }

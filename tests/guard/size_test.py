@@ -43,6 +43,8 @@ ALLOWED = [
     Allowed(r"^kernels/ops\.h$", r"kernels::OpFactory$", VIRTUALS, "there is one function for each operation"),
     Allowed(r"^kernels/device\.h$", r"kernels::Device$", VIRTUALS,
             "a backend is one object, of which each caller uses memory, the order of its work and operations together"),
+    Allowed(r"^nn/layer/layer\.h$", r"nn::Layer$", VIRTUALS,
+            "a model has one question for each property in which layers differ, most with a default answer"),
     Allowed(r"^common/monitor/http_server\.cc$", r"Answer$", PARAMETERS, "libmicrohttpd prescribes the signature"),
 ]
 

@@ -93,6 +93,15 @@ NETWORKS = {
         layer("Conv1D", filters=8, kernel_size=3, strides=2, padding="same", activation="silu"), layer("BatchNormalization"),
         layer("Dense", units=3, activation="softmax"), layer("Reshape", target_shape=[2, -1]), layer("Dense", units=2),
         layer("Flatten"), layer("Dense", units=5)),
+    "recurrent": sequential(
+        STEPS, layer("Embedding", input_dim=10, output_dim=4), layer("LSTM", units=5, return_sequences=True, go_backwards=True),
+        layer("Bidirectional", merge_mode="concat", layer=layer("GRU", units=3, return_sequences=True)),
+        layer("TimeDistributed", layer=layer("Dense", units=4, activation="tanh")),
+        layer("GRU", units=3, reset_after=False, return_sequences=True, activation="relu"),
+        layer("Bidirectional", merge_mode="ave", layer=layer("SimpleRNN", units=4, activation="softplus")), layer("Dense", units=5)),
+    "masked": sequential(
+        STEPS, layer("Embedding", input_dim=10, output_dim=4, mask_zero=True), layer("Dense", units=3),
+        layer("GlobalAveragePooling1D"), layer("Dense", units=5)),
     "averaged": sequential(
         STEPS, layer("Embedding", input_dim=10, output_dim=4), layer("GlobalAveragePooling1D", keepdims=True),
         layer("Flatten"), layer("Dense", units=5)),

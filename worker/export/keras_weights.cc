@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
 #include "data/array/zip_file.h"
@@ -72,6 +73,17 @@ bool IsOfVocabulary(absl::string_view path) {
   return absl::EndsWith(path, "/vars/idf_weights");
 }
 
+// The group of the layer that has the weights of `path`: those of recurrent layers are in a group `cell`, and those of
+// layers within Bidirectional and TimeDistributed in groups of these names.
+std::string OwnerOf(absl::string_view path) {
+  constexpr absl::string_view kParts[] = {"/cell", "/layer", "/forward_layer", "/backward_layer"};
+  for (bool shortened = true; shortened;) {
+    shortened = false;
+    for (const absl::string_view part : kParts) shortened |= absl::ConsumeSuffix(&path, part);
+  }
+  return std::string(path);
+}
+
 // Reads the layers of a Keras 3 file. The datasets are named layers/dense/vars/0; layers may be nested.
 absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl::string_view root) {
   // [path of the layer][number of the weight]: dataset
@@ -84,20 +96,28 @@ absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl
       return absl::InvalidArgumentError(absl::StrCat("'", path, "' is not one of Keras' weights"));
     found[path.substr(0, vars)][number] = path;
   }
-  std::vector<FileLayer> layers;
+  std::map<std::string, FileLayer> layers;  // by path
   for (const auto& [path, weights] : found) {
-    FileLayer layer = {
-        .path = absl::StrCat("layers/", absl::StripPrefix(path, root)), .name = "", .weights = {}};
-    const auto name = file.group_names().find(path + "/vars");
-    if (name != file.group_names().end()) layer.name = name->second;
-    for (const auto& [number, dataset] : weights) {
-      if (number != static_cast<int>(layer.weights.size()))
-        return absl::InvalidArgumentError(absl::StrCat(path, "/vars has no weight ", layer.weights.size()));
-      layer.weights.push_back({absl::StrCat(number), dataset});
+    const std::string owner = OwnerOf(path);
+    const auto [at, fresh] = layers.try_emplace(owner);
+    FileLayer& layer = at->second;
+    if (fresh) {
+      layer.path = absl::StrCat("layers/", absl::StripPrefix(owner, root));
+      const auto name = file.group_names().find(owner + "/vars");
+      if (name != file.group_names().end()) layer.name = name->second;
     }
-    layers.push_back(std::move(layer));
+    std::vector<FileWeight> own;
+    for (const auto& [number, dataset] : weights) {
+      if (number != static_cast<int>(own.size()))
+        return absl::InvalidArgumentError(absl::StrCat(path, "/vars has no weight ", own.size()));
+      own.push_back({absl::StrCat(number), dataset});
+    }
+    const bool first = absl::StrContains(path, "/forward_layer");  // before those of the backward layer
+    layer.weights.insert(first ? layer.weights.begin() : layer.weights.end(), own.begin(), own.end());
   }
-  return layers;
+  std::vector<FileLayer> list;
+  for (auto& [path, layer] : layers) list.push_back(std::move(layer));
+  return list;
 }
 
 // "kernel" for "dense/kernel:0".
@@ -188,8 +208,19 @@ std::map<std::string, const FileLayer*> Index(const std::vector<FileLayer>& file
 const FileWeight* Find(const FileLayer& layer, size_t position, const nn::ModelVariable& variable) {
   if (layer.in_order) return position < layer.weights.size() ? &layer.weights[position] : nullptr;
   const std::string name = WeightName(variable.name);
-  for (const FileWeight& weight : layer.weights)
-    if (weight.name == name || (name == "kernel" && weight.name == "depthwise_kernel")) return &weight;
+  std::vector<const FileWeight*> found;
+  for (const FileWeight& weight : layer.weights) {
+    if (weight.name == name || (name == "kernel" && weight.name == "depthwise_kernel"))
+      found.push_back(&weight);
+  }
+  if (found.size() < 2) return found.empty() ? nullptr : found[0];
+  // Both layers of a Bidirectional have a kernel. The variable's name is "bidirectional/forward_lstm/lstm_cell/kernel".
+  const std::vector<std::string> parts = absl::StrSplit(variable.name, '/');
+  for (const FileWeight* const weight : found) {
+    if (parts.size() > 2 &&
+        absl::StrContains(weight->dataset, absl::StrCat("/", parts[parts.size() - 3], "/")))
+      return weight;
+  }
   return nullptr;
 }
 

@@ -106,6 +106,16 @@ TEST_F(KerasWeights, AdaptedStatisticsAndMergesThatBroadcastScoreAsInKeras) {
   ExpectKerasOutputs("excite", trained->model, trained->parameters);
 }
 
+// Their weights are in groups below those of the layers.
+TEST_F(KerasWeights, RecurrentAndWrappedLayersScoreAsInKeras) {
+  for (const char* name : {"recurrent.keras", "recurrent.h5"}) {
+    SCOPED_TRACE(name);
+    const auto trained = LoadTrainedModel(Data(name), Data("recurrent.keras"));
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    ExpectKerasOutputs("recurrent", trained->model, trained->parameters);
+  }
+}
+
 // If four bytes are overwritten anywhere, the values stay the same or the file is refused.
 TEST_F(KerasWeights, DamagedArchiveGivesNoWrongValues) {
   const auto whole = data::ReadFileBytes(Data("keras2.keras"));

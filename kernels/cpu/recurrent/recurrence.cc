@@ -1,0 +1,275 @@
+// Recurrent layers. Each thread passes all steps of its own examples, so threads never wait for each other. The
+// products with the recurrent kernel, which is packed once for all steps, and the gates are our own loops. The
+// gradient of the kernel is one product over all steps.
+#include "kernels/recurrence.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "common/core/status.h"
+#include "common/memory/aligned_buffer.h"
+#include "kernels/cpu/loops/instruction_sets.h"
+#include "kernels/cpu/loops/recurrence_loops.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace cairn::kernels::cpu {
+namespace {
+
+class CpuRecurrence final : public Recurrence {
+ public:
+  CpuRecurrence(onednn::Context& context, const RecurrenceParams& params)
+      : context_(context),
+        params_(params),
+        output_(params),
+        states_(params.batch * params.steps * params.units),
+        last_(params.batch * params.units),
+        dh_(params.batch * params.units),
+        dscaled_(params.batch * params.units),
+        packed_(code_.packed_floats(params.units, first_width()) +
+                code_.packed_floats(params.units, params.units)),
+        packed_back_(code_.packed_floats(first_width(), params.units) +
+                     code_.packed_floats(params.units, params.units)) {
+    if (is_lstm()) {
+      carries_ = AlignedBuffer(states_.size());
+      dc_ = AlignedBuffer(dh_.size());
+    }
+    if (is_gru()) inner_ = AlignedBuffer(states_.size());
+  }
+
+  absl::Status Forward(const Inputs& inputs, float* z, float* y) override {
+    const int64_t units = params_.units, width = params_.gates() * units;
+    code_.pack(inputs.kernel, width, 1, units, first_width(), packed_.data());
+    if (is_gru())
+      code_.pack(inputs.kernel + first_width(), width, 1, units, units,
+                 SecondOf(packed_, units, first_width()));
+    if (inputs.state_scale != nullptr && scaled_.size() == 0) scaled_ = AlignedBuffer(states_.size());
+    ForExamples([&](int64_t begin, int64_t end) { ForwardExamples(inputs, {begin, end}, z, y); });
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(const Inputs& inputs, float* z, const float* dy, float* dkernel,
+                        float* dbias) override {
+    const int64_t units = params_.units, width = params_.gates() * units;
+    code_.pack(inputs.kernel, 1, width, first_width(), units, packed_back_.data());
+    if (is_gru())
+      code_.pack(inputs.kernel + first_width(), 1, width, units, units,
+                 SecondOf(packed_back_, first_width(), units));
+    ForExamples([&](int64_t begin, int64_t end) { BackwardExamples(inputs, {begin, end}, z, dy); });
+    if (dbias != nullptr) SumBias(z, dbias);
+    const onednn::MatrixPart<const float> scaled = {Scaled(inputs), units};
+    CAIRN_RETURN_IF_ERROR(Multiply(context_, {.m = units,
+                                              .n = first_width(),
+                                              .k = params_.batch * params_.steps,
+                                              .a = scaled,
+                                              .b = {z, width},
+                                              .c = {dkernel, width}}));
+    if (!is_gru()) return absl::OkStatus();
+    const onednn::MatrixPart<const float> inner = {inner_.data(), units},
+                                          candidate = {z + first_width(), width};
+    return Multiply(context_, {.m = units,
+                               .n = units,
+                               .k = params_.batch * params_.steps,
+                               .a = params_.reset_after ? scaled : inner,
+                               .b = params_.reset_after ? inner : candidate,
+                               .c = {dkernel + first_width(), width}});
+  }
+
+ private:
+  struct Range {
+    int64_t begin, end;
+    int64_t count() const { return end - begin; }
+  };
+
+  bool is_lstm() const { return params_.cell == RecurrentCell::kLstm; }
+  bool is_gru() const { return params_.cell == RecurrentCell::kGru; }
+  // The columns of U that are multiplied by h and added to z. The rest, of the candidate of a GRU, is separate.
+  int64_t first_width() const { return (is_gru() ? 2 : params_.gates()) * params_.units; }
+  float* SecondOf(AlignedBuffer& packed, int64_t depth, int64_t width) const {
+    return packed.data() + code_.packed_floats(depth, width);
+  }
+  const float* Scaled(const Inputs& inputs) const {
+    return inputs.state_scale == nullptr ? states_.data() : scaled_.data();
+  }
+  // The step that is processed after `index` others.
+  int64_t StepAt(int64_t index) const { return params_.backwards ? params_.steps - 1 - index : index; }
+  int64_t OutputRow(int64_t index) const {
+    return !params_.sequences ? 0 : params_.in_order ? index : StepAt(index);
+  }
+  bool IsMasked(const Inputs& inputs, int64_t example, int64_t step) const {
+    return inputs.mask != nullptr && inputs.mask[example * params_.steps + step] == 0;
+  }
+
+  // Divides the examples among the threads. An example's sums do not depend on the division.
+  template <typename Body>
+  void ForExamples(const Body& body) const {
+    const int64_t threads = std::min<int64_t>(context_.threads(), params_.batch);
+    ParallelFor(context_, params_.batch, (params_.batch + threads - 1) / threads, body);
+  }
+
+  // The rows of the step that is processed after `index` others.
+  StepRows RowsOf(const Inputs& inputs, Range range, int64_t index, float* z) {
+    const int64_t units = params_.units, step = StepAt(index);
+    const int64_t row = range.begin * params_.steps + step;
+    StepRows rows = {.count = range.count(), .units = units, .stride = params_.steps * units};
+    rows.z = z + row * params_.gates() * units;
+    rows.state = states_.data() + row * units;
+    if (is_lstm()) {
+      rows.next_carry = carries_.data() + row * units;
+      if (index > 0) rows.carry = carries_.data() + (range.begin * params_.steps + StepAt(index - 1)) * units;
+    }
+    if (is_gru()) rows.inner = inner_.data() + row * units;
+    if (inputs.state_scale != nullptr) rows.state_scale = inputs.state_scale + range.begin * units;
+    if (inputs.mask != nullptr) {
+      rows.mask = inputs.mask + row;
+      rows.mask_stride = params_.steps;
+    }
+    return rows;
+  }
+
+  void ForwardExamples(const Inputs& inputs, Range range, float* z, float* y) {
+    const int64_t units = params_.units, stride = params_.steps * units, z_stride = params_.gates() * stride;
+    for (int64_t index = 0; index < params_.steps; ++index) {
+      const StepRows rows = RowsOf(inputs, range, index, z);
+      const float* const scaled = Scaled(inputs) + (rows.state - states_.data());
+      if (index > 0)
+        code_.multiply(scaled, stride, packed_.data(), range.count(), units, first_width(), true, rows.z,
+                       z_stride);
+      if (is_gru()) {
+        const float* const second = SecondOf(packed_, units, first_width());
+        if (params_.reset_after) {
+          StartInner(inputs, rows);
+          code_.multiply(scaled, stride, second, range.count(), units, units, true, rows.inner, stride);
+        } else {
+          code_.reset(params_, rows);
+          code_.multiply(rows.inner, stride, second, range.count(), units, units, true,
+                         rows.z + first_width(), z_stride);
+        }
+      }
+      const bool is_last = index + 1 == params_.steps;
+      const int64_t next_row = is_last ? 0 : range.begin * params_.steps + StepAt(index + 1);
+      float* const next = is_last ? last_.data() + range.begin * units : states_.data() + next_row * units;
+      const int64_t next_stride = is_last ? units : stride;
+      code_.forward(params_, rows, next, next_stride);
+      if (params_.sequences || is_last) Output(inputs, range, index, {next, next_stride}, y);
+      if (!is_last && inputs.state_scale != nullptr) Scale(rows, next, scaled_.data() + next_row * units);
+    }
+  }
+
+  // The products with Uh are added to bh.
+  void StartInner(const Inputs& inputs, const StepRows& rows) const {
+    const float* const bias = inputs.bias == nullptr ? nullptr : inputs.bias + first_width();
+    const float* const gate_bias = inputs.bias;
+    for (int64_t i = 0; i < rows.count; ++i) {
+      float* const inner = rows.inner + i * rows.stride;
+      if (bias == nullptr) {
+        std::fill_n(inner, rows.units, 0.0f);
+        continue;
+      }
+      std::copy_n(bias, rows.units, inner);
+      float* const z = rows.z + i * params_.gates() * rows.stride;
+      for (int64_t j = 0; j < first_width(); ++j) z[j] += gate_bias[j];
+    }
+  }
+
+  void Output(const Inputs& inputs, Range range, int64_t index, onednn::MatrixPart<const float> states,
+              float* y) const {
+    for (int64_t example = range.begin; example < range.end; ++example) {
+      float* const to = y + output_.At(example, OutputRow(index));
+      if (params_.zeros_masked && IsMasked(inputs, example, StepAt(index))) {
+        std::fill_n(to, params_.units, 0.0f);
+      } else {
+        std::copy_n(states.at + (example - range.begin) * states.stride, params_.units, to);
+      }
+    }
+  }
+
+  static void Scale(const StepRows& rows, const float* states, float* scaled) {
+    for (int64_t i = 0; i < rows.count; ++i) {
+      for (int64_t j = 0; j < rows.units; ++j)
+        scaled[i * rows.stride + j] = states[i * rows.stride + j] * rows.state_scale[i * rows.units + j];
+    }
+  }
+
+  void BackwardExamples(const Inputs& inputs, Range range, float* z, const float* dy) {
+    const int64_t units = params_.units, stride = params_.steps * units, z_stride = params_.gates() * stride;
+    float* const dh = dh_.data() + range.begin * units;
+    float* const dc = is_lstm() ? dc_.data() + range.begin * units : nullptr;
+    float* const dscaled = dscaled_.data() + range.begin * units;
+    std::fill_n(dh, range.count() * units, 0.0f);
+    if (dc != nullptr) std::fill_n(dc, range.count() * units, 0.0f);
+    const float* const second = SecondOf(packed_back_, first_width(), units);
+    for (int64_t index = params_.steps; index-- > 0;) {
+      const StepRows rows = RowsOf(inputs, range, index, z);
+      if (params_.sequences || index + 1 == params_.steps) AddOutputGradient(inputs, range, index, dy);
+      code_.backward(params_, rows, dh, dc);
+      const bool resets = is_gru() && !params_.reset_after;
+      // The gradient through U, added to dh unless it must be scaled first.
+      const bool direct = inputs.state_scale == nullptr && !resets;
+      float* const through = direct ? dh : dscaled;
+      if (resets) {
+        code_.multiply(rows.z + first_width(), z_stride, second, range.count(), units, units, false, dscaled,
+                       units);
+        code_.backward_reset(params_, rows, dscaled);
+      }
+      if (index == 0) break;  // the first states are constants
+      code_.multiply(rows.z, z_stride, packed_back_.data(), range.count(), first_width(), units,
+                     direct || resets, through, units);
+      if (is_gru() && params_.reset_after)
+        code_.multiply(rows.inner, stride, second, range.count(), units, units, true, through, units);
+      if (direct) continue;
+      const float* const scale = rows.state_scale;
+      for (int64_t j = 0; j < range.count() * units; ++j)
+        dh[j] += scale == nullptr ? dscaled[j] : dscaled[j] * scale[j];
+    }
+  }
+
+  void AddOutputGradient(const Inputs& inputs, Range range, int64_t index, const float* dy) {
+    for (int64_t example = range.begin; example < range.end; ++example) {
+      if (params_.zeros_masked && IsMasked(inputs, example, StepAt(index))) continue;
+      const float* const from = dy + output_.At(example, OutputRow(index));
+      float* const to = dh_.data() + example * params_.units;
+      for (int64_t j = 0; j < params_.units; ++j) to[j] += from[j];
+    }
+  }
+
+  // The sums over all steps of the gradients of h U + b.
+  void SumBias(const float* z, float* dbias) {
+    constexpr int64_t kColumns = 64;
+    const int64_t units = params_.units, rows = params_.batch * params_.steps;
+    const auto sum = [&](const float* from, int64_t stride, int64_t width, float* to) {
+      ParallelFor(context_, width, kColumns, [&](int64_t begin, int64_t end) {
+        std::fill(to + begin, to + end, 0.0f);
+        for (int64_t row = 0; row < rows; ++row) {
+          for (int64_t j = begin; j < end; ++j) to[j] += from[row * stride + j];
+        }
+      });
+    };
+    sum(z, params_.gates() * units, first_width(), dbias);
+    sum(inner_.data(), units, units, dbias + first_width());
+  }
+
+  onednn::Context& context_;
+  const RecurrenceParams params_;
+  const RecurrentOutput output_;
+  const RecurrenceCode code_ = CAIRN_BEST_LOOPS(RecurrenceLoops);
+  // Values of all steps, [n, steps, units]: h before a step; that times state_scale, if there is any; c after the step;
+  // and h Uh + bh or r h of a GRU, then its gradient.
+  AlignedBuffer states_, scaled_, carries_, inner_;
+  AlignedBuffer last_;               // [n, units] h after the last step
+  AlignedBuffer dh_, dc_, dscaled_;  // [n, units]
+  // U and its transpose, packed: the first columns, then those of a GRU's candidate.
+  AlignedBuffer packed_, packed_back_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Recurrence>> MakeRecurrence(onednn::Context& context,
+                                                           const RecurrenceParams& params) {
+  CAIRN_RETURN_IF_ERROR(Validate(params));
+  return std::make_unique<CpuRecurrence>(context, params);
+}
+
+}  // namespace cairn::kernels::cpu

@@ -1,0 +1,253 @@
+// Bidirectional: two recurrent layers over the same sequence, one from each end.
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/core/status.h"
+#include "kernels/ops.h"
+#include "nn/layers/inner_layer.h"
+#include "nn/layers/layers.h"
+#include "nn/layers/recurrent/recurrent_layer.h"
+#include "nn/layers/recurrent/recurrent_op.h"
+
+namespace cairn::nn {
+namespace {
+
+// How the outputs are merged: side by side without a kind.
+struct MergeMode {
+  std::optional<kernels::MergeKind> kind{};
+  const char* onnx_op = "Concat";
+  bool halves = false;  // an average, in ONNX
+};
+
+class BidirectionalOp final : public LayerOp {
+ public:
+  // Both directions read `input`. Without a merge they write columns of the same rows.
+  static absl::StatusOr<std::unique_ptr<LayerOp>> Create(std::unique_ptr<RecurrentOp> forward,
+                                                         std::unique_ptr<RecurrentOp> backward,
+                                                         const MergeMode& mode,
+                                                         const kernels::TensorDesc& input,
+                                                         kernels::Device& device) {
+    std::unique_ptr<BidirectionalOp> op(new BidirectionalOp(forward->output()));
+    CAIRN_ASSIGN_OR_RETURN(op->add_, device.ops().MakeAdd(input, 2));
+    op->directions_[0].op = std::move(forward);
+    op->directions_[1].op = std::move(backward);
+    if (mode.kind.has_value()) {
+      CAIRN_ASSIGN_OR_RETURN(op->merge_, device.ops().MakeBroadcastMerge(
+                                             {.kind = *mode.kind, .inputs = {op->output_, op->output_}}));
+    }
+    for (Direction& direction : op->directions_) {
+      CAIRN_ASSIGN_OR_RETURN(direction.input_gradient,
+                             device.Allocate(input.num_floats(), "gradient of a direction"));
+      if (op->merge_ == nullptr) continue;
+      CAIRN_ASSIGN_OR_RETURN(direction.output,
+                             device.Allocate(op->output_.num_floats(), "output of a direction"));
+      CAIRN_ASSIGN_OR_RETURN(direction.output_gradient,
+                             device.Allocate(op->output_.num_floats(), "gradient of a direction"));
+    }
+    return op;
+  }
+
+  const kernels::TensorDesc& output() const override { return output_; }
+
+  absl::Status Forward(const ForwardArgs& args) override {
+    for (size_t i = 0; i < 2; ++i) {
+      ForwardArgs direction = args;
+      direction.variables = PartOf(i, args.variables);
+      if (merge_ != nullptr) direction.output = directions_[i].output->data();
+      CAIRN_RETURN_IF_ERROR(directions_[i].op->Forward(direction));
+    }
+    if (merge_ == nullptr) return absl::OkStatus();
+    return merge_->Forward({directions_[0].output->data(), directions_[1].output->data()}, args.output);
+  }
+
+  absl::Status Backward(const BackwardArgs& args) override {
+    if (merge_ != nullptr) {
+      CAIRN_RETURN_IF_ERROR(merge_->Backward(
+          {directions_[0].output->data(), directions_[1].output->data()}, args.output_gradient,
+          {directions_[0].output_gradient->data(), directions_[1].output_gradient->data()}));
+    }
+    float* const dx = args.input_gradients[0];
+    for (size_t i = 0; i < 2; ++i) {
+      std::vector<float*> input_gradients(args.inputs.size());
+      if (dx != nullptr) input_gradients[0] = directions_[i].input_gradient->data();
+      const bool merged = merge_ != nullptr;
+      CAIRN_RETURN_IF_ERROR(directions_[i].op->Backward(
+          {.inputs = args.inputs,
+           .variables = PartOf(i, args.variables),
+           .output = merged ? directions_[i].output->data() : args.output,
+           .output_gradient = merged ? directions_[i].output_gradient->data() : args.output_gradient,
+           .input_gradients = absl::MakeConstSpan(input_gradients),
+           .gradients = PartOf(i, args.gradients)}));
+    }
+    if (dx == nullptr) return absl::OkStatus();
+    return add_->Forward({directions_[0].input_gradient->data(), directions_[1].input_gradient->data()}, dx);
+  }
+
+ private:
+  struct Direction {
+    std::unique_ptr<RecurrentOp> op;
+    std::unique_ptr<kernels::DeviceMemory> output, output_gradient;  // null without a merge
+    std::unique_ptr<kernels::DeviceMemory> input_gradient;
+  };
+
+  explicit BidirectionalOp(kernels::TensorDesc output) : output_(std::move(output)) {}
+  // The variables of a direction: each has half of them.
+  template <typename Pointer>
+  static absl::Span<Pointer> PartOf(size_t direction, absl::Span<Pointer> all) {
+    return all.subspan(direction * all.size() / 2, all.size() / 2);
+  }
+
+  const kernels::TensorDesc output_;
+  Direction directions_[2];  // forward, backward
+  std::unique_ptr<kernels::NaryOp> merge_, add_;
+};
+
+class BidirectionalLayer final : public Layer {
+ public:
+  BidirectionalLayer(std::string name, std::unique_ptr<RecurrentLayer> forward,
+                     std::unique_ptr<RecurrentLayer> backward, MergeMode mode)
+      : Layer(std::move(name), "Bidirectional"),
+        forward_(std::move(forward)),
+        backward_(std::move(backward)),
+        mode_(mode) {}
+
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    CAIRN_ASSIGN_OR_RETURN(const Shape output, forward_->OutputShape(inputs));
+    Shape merged(output.dims().first(output.dims().size() - 1));
+    merged.Append(width());
+    return merged;
+  }
+  std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
+    std::vector<VariableSpec> variables;
+    for (const RecurrentLayer* const layer : {forward_.get(), backward_.get()}) {
+      for (VariableSpec& variable : layer->Variables(inputs)) {
+        variable.name = absl::StrCat(layer->name(), "/", variable.name);
+        variables.push_back(std::move(variable));
+      }
+    }
+    return variables;
+  }
+  MaskUse mask_use() const override { return forward_->mask_use(); }
+
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override {
+    CAIRN_ASSIGN_OR_RETURN(auto forward, MakeDirection(*forward_, 0, params, device));
+    CAIRN_ASSIGN_OR_RETURN(auto backward,
+                           MakeDirection(*backward_, forward_->config().units, params, device));
+    return BidirectionalOp::Create(std::move(forward), std::move(backward), mode_, params.inputs[0], device);
+  }
+
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    if (inputs.size() > 1)
+      return absl::UnimplementedError("ONNX's recurrent operators take no mask of time steps");
+    const size_t half = variables.size() / 2;
+    CAIRN_ASSIGN_OR_RETURN(const std::string forward, forward_->OutputInOnnx(inputs[0], variables.first(half),
+                                                                             /*in_order=*/false, onnx));
+    CAIRN_ASSIGN_OR_RETURN(
+        const std::string backward,
+        backward_->OutputInOnnx(inputs[0], variables.subspan(half), /*in_order=*/false, onnx));
+    std::vector<OnnxAttribute> attributes;
+    if (!mode_.kind.has_value()) attributes = {{"axis", int64_t{-1}}};
+    std::string merged = onnx.Add(mode_.onnx_op, {forward, backward}, std::move(attributes));
+    if (mode_.halves) merged = onnx.Add("Mul", {merged, onnx.Scalar("half", 0.5f)});
+    const Shape shape = onnx.ShapeOf(inputs[0]);
+    CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(absl::MakeConstSpan(&shape, 1)));
+    return onnx.FromChannelsLast(merged, output);
+  }
+
+ private:
+  int64_t width() const {
+    const int64_t units = forward_->config().units;
+    return mode_.kind.has_value() ? units : units + backward_->config().units;
+  }
+
+  // `column`: where its output begins in the rows of both.
+  absl::StatusOr<std::unique_ptr<RecurrentOp>> MakeDirection(const RecurrentLayer& layer, int64_t column,
+                                                             const LayerOpParams& params,
+                                                             kernels::Device& device) const {
+    RecurrentConfig config = layer.config();
+    config.zero_output_for_mask = config.return_sequences;  // as Keras' Bidirectional sets it
+    RecurrentOpParams of_direction = {.input = params.inputs[0],
+                                      .needs_input_gradients = params.needs_input_gradients,
+                                      .in_order = false,
+                                      .name = absl::StrCat(name(), "/", layer.name())};
+    if (!mode_.kind.has_value()) {
+      of_direction.y_width = width();
+      of_direction.y_column = column;
+    }
+    return RecurrentOp::Create(config, of_direction, device);
+  }
+
+  const std::unique_ptr<RecurrentLayer> forward_, backward_;
+  const MergeMode mode_;
+};
+
+MergeMode ReadMergeMode(ConfigReader& config) {
+  if (config.Raw("merge_mode").is_null()) {
+    config.Fail("merge_mode",
+                "null is not supported, because a layer has one output: use concat, sum, mul or ave");
+    return {};
+  }
+  const std::string mode = config.Choice("merge_mode", {"concat", "sum", "mul", "ave"}, "concat");
+  if (mode == "sum") return {kernels::MergeKind::kAdd, "Add"};
+  if (mode == "mul") return {kernels::MergeKind::kMultiply, "Mul"};
+  if (mode == "ave") return {kernels::MergeKind::kAverage, "Add", /*halves=*/true};
+  return {};
+}
+
+std::unique_ptr<RecurrentLayer> AsRecurrent(absl::string_view field, std::unique_ptr<Layer> layer,
+                                            ConfigReader& config) {
+  if (layer == nullptr) return nullptr;
+  if (dynamic_cast<RecurrentLayer*>(layer.get()) == nullptr) {
+    config.Fail(field, absl::StrCat(layer->class_name(), " is not supported, only LSTM, GRU and SimpleRNN"));
+    return nullptr;
+  }
+  return std::unique_ptr<RecurrentLayer>(static_cast<RecurrentLayer*>(layer.release()));
+}
+
+// The backward layer of a file without one, as Keras makes it from the forward layer.
+std::unique_ptr<RecurrentLayer> ReversedCopy(const RecurrentLayer& forward) {
+  RecurrentConfig config = forward.config();
+  config.go_backwards = !config.go_backwards;
+  const absl::string_view base = absl::StripPrefix(forward.name(), "forward_");
+  return std::make_unique<RecurrentLayer>(absl::StrCat("backward_", base), forward.class_name(),
+                                          std::move(config));
+}
+
+void CheckPair(const RecurrentConfig& forward, const RecurrentConfig& backward, bool merged,
+               ConfigReader& config) {
+  if (forward.go_backwards || !backward.go_backwards)
+    config.Fail("layer", "go_backwards must be false in `layer` and true in `backward_layer`");
+  if (forward.return_sequences != backward.return_sequences)
+    config.Fail("backward_layer", "return_sequences differs from that of `layer`");
+  if (merged && forward.units != backward.units) {
+    config.Fail("merge_mode", absl::StrCat("the layers have ", forward.units, " and ", backward.units,
+                                           " units, which only concat can merge"));
+  }
+  if (forward.use_bias != backward.use_bias)
+    config.Fail("backward_layer", "use_bias differs from that of `layer`, which is not supported");
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeBidirectional(std::string name, ConfigReader& config) {
+  const MergeMode mode = ReadMergeMode(config);
+  auto forward = AsRecurrent("layer", ReadInnerLayer("layer", config), config);
+  if (forward == nullptr) return nullptr;
+  auto backward = config.Raw("backward_layer").is_null()
+                      ? ReversedCopy(*forward)
+                      : AsRecurrent("backward_layer", ReadInnerLayer("backward_layer", config), config);
+  if (backward == nullptr) return nullptr;
+  CheckPair(forward->config(), backward->config(), mode.kind.has_value(), config);
+  if (backward->name() == forward->name())
+    config.Fail("backward_layer", absl::StrCat("both layers are named '", forward->name(), "'"));
+  return std::make_unique<BidirectionalLayer>(std::move(name), std::move(forward), std::move(backward), mode);
+}
+
+}  // namespace cairn::nn
