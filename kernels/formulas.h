@@ -28,6 +28,16 @@ CAIRN_HOST_DEVICE inline float Softplus(float x) {
   return std::fmax(x, 0.0f) + std::log1p(std::exp(-std::fabs(x)));
 }
 
+// The factor that gives a row the norm 1, from its sum of squares.
+CAIRN_HOST_DEVICE inline float InverseNorm(float squares, float epsilon) {
+  const float inverse = 1.0f / std::sqrt(squares);
+  return inverse > 1.0f / epsilon ? 1.0f / epsilon : inverse;
+}
+// The factor of y in (dy - y * factor) * InverseNorm(), the gradient of x, from the sum of y * dy.
+CAIRN_HOST_DEVICE inline float UnitNormDot(float squares, float epsilon, float dot) {
+  return 1.0f / std::sqrt(squares) > 1.0f / epsilon ? 0.0f : dot;
+}
+
 // Klambauer et al., "Self-Normalizing Neural Networks", 2017.
 inline constexpr float kSeluAlpha = 1.6732632423543772f;
 inline constexpr float kSeluScale = 1.0507009873554805f;

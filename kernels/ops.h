@@ -183,6 +183,29 @@ struct Pool2DParams {
   Padding padding = Padding::kValid;
 };
 
+// Repeats every pixel `height` times down and `width` times across. kBilinear interpolates between the centers
+// of pixels instead, as Keras' UpSampling2D.
+enum class Interpolation { kNearest, kBilinear };
+struct Upsample2DParams {
+  TensorDesc input;  // [n, h, w, c], any layout; the output has the same layout
+  int64_t height = 1, width = 1;
+  Interpolation interpolation = Interpolation::kNearest;
+};
+
+// y has the axes of x in another order: axis i of y is axis `axes[i]` of x. Both may be variables.
+struct TransposeParams {
+  TensorDesc input;  // row-major
+  std::vector<int> axes;
+};
+
+// The windows of a convolution of volumes along the depth: y [n, windows, places, window * c] has x[n, o * stride + k *
+// dilation - padding, place, c] at [n, o, place, (k, c)], and 0 where that is outside the volume.
+struct DepthWindowsParams {
+  TensorDesc input;  // [n, depth, places, c], row-major
+  int64_t window = 1, stride = 1, dilation = 1;
+  Padding padding = Padding::kValid;
+};
+
 struct ZeroPad2DParams {
   TensorDesc input;  // [n, h, w, c], any layout; the output has the same layout
   int64_t top = 0, bottom = 0, left = 0, right = 0;
@@ -274,6 +297,12 @@ class BatchNorm {
                                 const float* dy, float* dx, float* dgamma, float* dbeta) = 0;
 };
 
+// Divides by the L2 norm over the last axis, or by epsilon if that is larger.
+struct UnitNormParams {
+  TensorDesc input;  // row-major
+  float epsilon = 1e-12f;
+};
+
 // Normalizes over the last axis. gamma and beta are [width], or null for 1 and 0.
 struct LayerNormParams {
   int64_t rows = 0, width = 0;
@@ -358,6 +387,48 @@ class Dropout {
   virtual absl::Status Forward(const float* x, float* y) = 0;
   // Uses the choice of the last Forward.
   virtual absl::Status Backward(const float* dy, float* dx) = 0;
+};
+
+// Other random changes of every element, chosen like those of Dropout.
+enum class NoiseKind {
+  kAdd,       // y = x + amount * a normal number
+  kMultiply,  // y = x * (1 + amount * a normal number)
+  // Dropout at the rate `amount` that keeps mean and variance of SELU's outputs (Klambauer et al., "Self-Normalizing
+  // Neural Networks", 2017, section 3.1): a dropped element becomes SELU's limit, and all are scaled and shifted.
+  kAlphaDropout,
+  kUniform,  // y = a number between `low` and `low` + amount; x is not used
+};
+struct NoiseParams {
+  NoiseKind kind = NoiseKind::kAdd;
+  TensorDesc input;  // batch first, row-major
+  float amount = 0;  // from 0 up; kAlphaDropout: below 1
+  float low = 0;
+  uint64_t stream = 0;
+};
+
+// Random transformations of images, drawn for each example like the choice of Dropout: flips, each with probability
+// 1/2, a rotation, a zoom and a shift around the center. A range whose ends are equal is not random.
+enum class FillMode { kConstant, kNearest, kReflect, kWrap };  // as in SciPy
+struct ImageWarpParams {
+  struct Range {
+    float low = 0, high = 0;
+  };
+  TensorDesc input{};  // [n, h, w, c], row-major
+  bool flips_rows = false, flips_columns = false;
+  Range rotation{};                   // radians, counter-clockwise
+  Range row_zoom{}, column_zoom{};    // added to 1: below 0 enlarges
+  bool keeps_proportions = false;     // column_zoom is not used
+  Range row_shift{}, column_shift{};  // fractions of the height and of the width
+  FillMode fill = FillMode::kReflect;
+  float fill_value = 0;  // kConstant: the value outside the image
+  Interpolation interpolation = Interpolation::kBilinear;
+  uint64_t stream = 0;
+};
+
+class ImageWarp {
+ public:
+  virtual ~ImageWarp() = default;
+  virtual absl::Status Forward(const float* x, float* y) = 0;
 };
 
 // A penalty on a variable: l1 * sum |w| + l2 * sum w^2.
@@ -498,6 +569,10 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(const PairDotsParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(const StepMaskParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeDepthWindows(const DepthWindowsParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeTranspose(const TransposeParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeUnitNorm(const UnitNormParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeUpsample2D(const Upsample2DParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(const ZeroPad2DParams& params) = 0;
 
   // The inputs have one shape and layout. Add's y may alias its first x.
@@ -518,6 +593,8 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(const LayerNormParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<Recurrence>> MakeRecurrence(const RecurrenceParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(const DropoutParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<ImageWarp>> MakeImageWarp(const ImageWarpParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Dropout>> MakeNoise(const NoiseParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
                                                                        float l2) = 0;
 

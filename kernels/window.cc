@@ -88,6 +88,23 @@ absl::StatusOr<Shape> OutputShape(const Pool2DParams& params) {
                input.rank() == 4 ? input[3] : 1);
 }
 
+absl::StatusOr<Shape> OutputShape(const DepthWindowsParams& params) {
+  const Shape& input = params.input.shape;
+  if (input.rank() != 4 || params.input.layout != Layout::kRowMajor ||
+      std::min({input.num_elements(), params.window, params.stride, params.dilation}) < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "windows of ", params.window, ", stride ", params.stride, ", dilation ", params.dilation, ", over ",
+        params.input.ToString(), ": expected row-major [batch, depth, places, channels]"));
+  }
+  const int64_t windows =
+      MakeWindow(input[1], Dilated(params.window, params.dilation), params.stride, params.padding).output;
+  if (windows < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a window of ", params.window, " does not fit a depth of ", input[1]));
+  }
+  return Shape({input[0], windows, input[2], params.window * input[3]});
+}
+
 Conv2DParams TransposedConvolution(const Conv2DTransposeParams& params, const Shape& output) {
   return {.input = {.shape = output},
           .filters = params.input.shape[3],

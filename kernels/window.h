@@ -29,6 +29,8 @@ inline int64_t Dilated(int64_t kernel, int64_t dilation) {
 absl::StatusOr<Shape> OutputShape(const Conv2DParams& params);
 absl::StatusOr<Shape> OutputShape(const Conv2DTransposeParams& params);
 absl::StatusOr<Shape> OutputShape(const Pool2DParams& params);
+// [n, windows, places, window * c].
+absl::StatusOr<Shape> OutputShape(const DepthWindowsParams& params);
 
 // The convolution that `params` transposes: it maps images of shape `output`, which is OutputShape(params),
 // to images of the input's shape.

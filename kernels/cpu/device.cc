@@ -96,6 +96,18 @@ class CpuOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(const PairDotsParams& params) override {
     return cpu::MakePairDots(context_, params);
   }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeDepthWindows(const DepthWindowsParams& params) override {
+    return cpu::MakeDepthWindows(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeTranspose(const TransposeParams& params) override {
+    return cpu::MakeTranspose(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeUnitNorm(const UnitNormParams& params) override {
+    return cpu::MakeUnitNorm(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeUpsample2D(const Upsample2DParams& params) override {
+    return cpu::MakeUpsample2D(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(const ZeroPad2DParams& params) override {
     return cpu::MakeZeroPad2D(context_, params);
   }
@@ -138,6 +150,12 @@ class CpuOps final : public OpFactory {
   }
   absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(const DropoutParams& params) override {
     return cpu::MakeDropout(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<ImageWarp>> MakeImageWarp(const ImageWarpParams& params) override {
+    return cpu::MakeImageWarp(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<Dropout>> MakeNoise(const NoiseParams& params) override {
+    return cpu::MakeNoise(context_, params);
   }
   absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
                                                                float l2) override {

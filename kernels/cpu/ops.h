@@ -31,6 +31,13 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(onednn::Context& context
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(onednn::Context& context, const StepMaskParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(onednn::Context& context, const PairDotsParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeDepthWindows(onednn::Context& context,
+                                                          const DepthWindowsParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeTranspose(onednn::Context& context,
+                                                       const TransposeParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeUnitNorm(onednn::Context& context, const UnitNormParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeUpsample2D(onednn::Context& context,
+                                                        const Upsample2DParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(onednn::Context& context,
                                                        const ZeroPad2DParams& params);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(onednn::Context& context, const TensorDesc& input,
@@ -54,6 +61,9 @@ absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(onednn::Context& contex
 absl::StatusOr<std::unique_ptr<Recurrence>> MakeRecurrence(onednn::Context& context,
                                                            const RecurrenceParams& params);
 absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(onednn::Context& context, const DropoutParams& params);
+absl::StatusOr<std::unique_ptr<ImageWarp>> MakeImageWarp(onednn::Context& context,
+                                                         const ImageWarpParams& params);
+absl::StatusOr<std::unique_ptr<Dropout>> MakeNoise(onednn::Context& context, const NoiseParams& params);
 absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1, float l2);
 absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(onednn::Context& context, const TensorDesc& from,
                                                      const TensorDesc& to);

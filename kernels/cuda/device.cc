@@ -54,6 +54,18 @@ class CudaOps final : public OpFactory {
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(const PairDotsParams& params) override {
     return cuda::MakePairDots(context_, params);
   }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeDepthWindows(const DepthWindowsParams& params) override {
+    return cuda::MakeDepthWindows(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeTranspose(const TransposeParams& params) override {
+    return cuda::MakeTranspose(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeUnitNorm(const UnitNormParams& params) override {
+    return cuda::MakeUnitNorm(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeUpsample2D(const Upsample2DParams& params) override {
+    return cuda::MakeUpsample2D(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(const ZeroPad2DParams& params) override {
     return cuda::MakeZeroPad2D(context_, params);
   }
@@ -96,6 +108,12 @@ class CudaOps final : public OpFactory {
   }
   absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(const DropoutParams& params) override {
     return cuda::MakeDropout(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<ImageWarp>> MakeImageWarp(const ImageWarpParams& params) override {
+    return cuda::MakeImageWarp(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<Dropout>> MakeNoise(const NoiseParams& params) override {
+    return cuda::MakeNoise(context_, params);
   }
   absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
                                                                float l2) override {

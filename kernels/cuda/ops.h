@@ -29,6 +29,10 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Context& context, Poolin
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(Context& context, const TensorDesc& input);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(Context& context, const StepMaskParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(Context& context, const PairDotsParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeDepthWindows(Context& context, const DepthWindowsParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeTranspose(Context& context, const TransposeParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeUnitNorm(Context& context, const UnitNormParams& params);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeUpsample2D(Context& context, const Upsample2DParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(Context& context, const ZeroPad2DParams& params);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(Context& context, const TensorDesc& input, int inputs);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(Context& context, const TensorDesc& input, int inputs);
@@ -43,6 +47,8 @@ absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(Context& context, const
 absl::StatusOr<std::unique_ptr<LayerNorm>> MakeLayerNorm(Context& context, const LayerNormParams& params);
 absl::StatusOr<std::unique_ptr<Recurrence>> MakeRecurrence(Context& context, const RecurrenceParams& params);
 absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(Context& context, const DropoutParams& params);
+absl::StatusOr<std::unique_ptr<ImageWarp>> MakeImageWarp(Context& context, const ImageWarpParams& params);
+absl::StatusOr<std::unique_ptr<Dropout>> MakeNoise(Context& context, const NoiseParams& params);
 absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(Context& context, int64_t elements, float l1,
                                                              float l2);
 absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(Context& context, const LossScalerParams& params);
