@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
@@ -47,9 +48,9 @@ enum class CallForm {
   kKeras3,
 };
 
-// Accepts only arguments of a call that have no effect: nulls, and `training=False` with an exception. Keras
-// 3 records `training=False` for every call, and fit() overrides it. Keras 2 records it only if the user set
-// it, and fit() then respects it, so it has an effect on layers that compute differently in training.
+// Accepts only arguments of a call that have no effect: nulls, and `training` with an exception. Keras 3 records it
+// for every call, True for image augmentation, and fit() and predict() override it. Keras 2 records it only if the
+// user set it, and fit() then respects it, so it has an effect on layers that compute differently in training.
 absl::Status CheckKwargs(const json& kwargs, CallForm form) {
   if (kwargs.is_null()) return absl::OkStatus();
   if (!kwargs.is_object())
@@ -57,6 +58,7 @@ absl::Status CheckKwargs(const json& kwargs, CallForm form) {
   for (const auto& [key, value] : kwargs.items()) {
     if (value.is_null()) continue;
     if (key == "training" && value == false && form != CallForm::kKeras2OfTrainingMode) continue;
+    if (key == "training" && value == true && form == CallForm::kKeras3) continue;
     return absl::InvalidArgumentError(absl::StrCat("kwargs: ", key, ": ", value.dump(), " is not supported"));
   }
   return absl::OkStatus();
@@ -128,6 +130,11 @@ json TakeKeyword(const std::string& key, json& call) {
   return taken;
 }
 
+bool DiffersInTraining(absl::string_view class_name) {
+  return class_name == "BatchNormalization" || class_name == "GaussianNoise" ||
+         absl::StrContains(class_name, "Dropout") || absl::StartsWith(class_name, "Random");
+}
+
 // The arguments of a call.
 struct Arguments {
   std::vector<Tensor> inputs;
@@ -136,8 +143,7 @@ struct Arguments {
 
 absl::StatusOr<Arguments> ReadCall(const json& call, const ReadLayer& layer) {
   const std::string weights_key = WeightsKey(layer);
-  const bool training_mode = layer.layer != nullptr && (layer.layer->class_name() == "BatchNormalization" ||
-                                                        layer.layer->class_name() == "Dropout");
+  const bool training_mode = layer.layer != nullptr && DiffersInTraining(layer.layer->class_name());
   const CallForm keras2 = training_mode ? CallForm::kKeras2OfTrainingMode : CallForm::kKeras2;
   Arguments read;
   std::vector<Tensor>& tensors = read.inputs;

@@ -79,6 +79,23 @@ std::array<int64_t, 2> ConfigReader::PositivePair(absl::string_view field,
   return absent.value_or(std::array<int64_t, 2>{1, 1});
 }
 
+std::vector<int64_t> ConfigReader::PositiveInts(absl::string_view field, size_t count,
+                                                std::optional<std::vector<int64_t>> absent) {
+  const json& value = Raw(field);
+  if (value.is_null() && absent.has_value()) return *absent;
+  if (IsPositiveInt(value)) return std::vector<int64_t>(count, value.get<int64_t>());
+  std::vector<int64_t> ints;
+  for (const json& entry : value.is_array() ? value : json::array()) {
+    if (IsPositiveInt(entry)) ints.push_back(entry.get<int64_t>());
+  }
+  if (ints.size() == count && value.size() == count) return ints;
+  const std::string wanted =
+      count == 1 ? "a positive integer" : absl::StrCat("a positive integer or ", count, " of them");
+  Fail(field, value.is_null() ? absl::StrCat("required, ", wanted)
+                              : absl::StrCat("expected ", wanted, ", got ", value.dump()));
+  return absent.value_or(std::vector<int64_t>(count, 1));
+}
+
 int64_t ConfigReader::PositiveSingle(absl::string_view field, std::optional<int64_t> absent) {
   const json& value = Raw(field);
   if (value.is_array() && value.size() == 1 && IsPositiveInt(value[0])) return value[0].get<int64_t>();

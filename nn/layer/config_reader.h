@@ -30,6 +30,9 @@ class ConfigReader {
   // Keras' pairs: 3 means [3, 3].
   std::array<int64_t, 2> PositivePair(absl::string_view field,
                                       std::optional<std::array<int64_t, 2>> absent = std::nullopt);
+  // Keras' tuples with an integer for each of `count` axes: 3 means [3, 3, 3].
+  std::vector<int64_t> PositiveInts(absl::string_view field, size_t count,
+                                    std::optional<std::vector<int64_t>> absent = std::nullopt);
   // Keras' tuples of one: [3] and 3 are the same.
   int64_t PositiveSingle(absl::string_view field, std::optional<int64_t> absent = std::nullopt);
   // Integers of any sign. A single number is a list of one.

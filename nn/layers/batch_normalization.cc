@@ -1,11 +1,13 @@
-// BatchNormalization over the last axis. Its moving statistics are variables on the servers, like all others.
+// BatchNormalization over an axis of channels. Its moving statistics are variables on the servers, like all others.
 // Every push carries the batch's mean and variance in the place of gradients.
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/ops.h"
+#include "nn/layers/axes.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
 
@@ -73,21 +75,16 @@ class BatchNormOp final : public LayerOp {
 
 class BatchNormalizationLayer final : public Layer {
  public:
-  BatchNormalizationLayer(std::string name, BatchNormConfig config, std::optional<int64_t> axis)
+  BatchNormalizationLayer(std::string name, BatchNormConfig config, int64_t axis)
       : Layer(std::move(name), "BatchNormalization"), config_(std::move(config)), axis_(axis) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
-    if (inputs[0].rank() < 1) return absl::InvalidArgumentError("input [] has no axis to work on");
-    if (axis_.has_value() && *axis_ != inputs[0].rank()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("axis ", *axis_, ", input ", inputs[0].ToString(),
-                       ": only the last axis is supported (axis 0 is the batch)"));
-    }
+    CAIRN_RETURN_IF_ERROR(ResolveAxes({axis_}, inputs[0]));
     return inputs[0];
   }
 
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
-    const Shape channels = {inputs[0][inputs[0].rank() - 1]};
+    const Shape channels = {inputs[0][AxisOf(inputs[0]) - 1]};
     std::vector<VariableSpec> variables;
     if (config_.scale) {
       variables.push_back({.name = "gamma",
@@ -112,34 +109,30 @@ class BatchNormalizationLayer final : public Layer {
     return variables;
   }
 
-  bool accepts_blocked(absl::Span<const Shape>) const override { return true; }
+  bool accepts_blocked(absl::Span<const Shape> inputs) const override {
+    return AxisOf(inputs[0]) == inputs[0].rank();
+  }
 
   MaskUse mask_use() const override { return MaskUse::kRefuses; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
-    const kernels::TensorDesc& input = params.inputs[0];
-    CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeBatchNorm({.input = input,
-                                                                .epsilon = config_.epsilon,
-                                                                .scale = config_.scale,
-                                                                .center = config_.center,
-                                                                .frozen = config_.frozen}));
-    const int64_t channels = input.shape[input.shape.rank() - 1];
-    CAIRN_ASSIGN_OR_RETURN(auto statistics,
-                           device.Allocate(2 * channels, absl::StrCat("layer '", name(), "': statistics")));
-    std::unique_ptr<kernels::DeviceMemory> unused;
-    if (!params.needs_input_gradients) {
-      CAIRN_ASSIGN_OR_RETURN(unused,
-                             device.Allocate(input.num_floats(), absl::StrCat("layer '", name(), "'")));
-    }
-    return std::make_unique<BatchNormOp>(config_, std::move(op), std::move(statistics), std::move(unused),
-                                         device);
+    const Shape& shape = params.inputs[0].shape;
+    const int axis = AxisOf(Shape(shape.dims().subspan(1)));
+    // A gradient also passes a transposition.
+    const bool needs_gradient = params.needs_input_gradients || axis + 1 != shape.rank();
+    return MakeOnLastAxes(
+        params.inputs[0], {axis}, (config_.scale ? size_t{1} : 0) + (config_.center ? size_t{1} : 0) + 2,
+        [&](const kernels::TensorDesc& last) { return MakeForLastAxis(last, needs_gradient, device); },
+        device);
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
                                    absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
     const Shape shape = onnx.ShapeOf(inputs[0]);
-    const int64_t channels = shape[shape.rank() - 1];
+    const int axis = AxisOf(shape);
+    if (axis != shape.rank()) return OnnxByFormula(inputs[0], axis, variables, onnx);
+    const int64_t channels = shape[axis - 1];
     const auto constant = [&](const char* what, float value) {
       return onnx.Floats(what, {channels}, std::vector<float>(static_cast<size_t>(channels), value));
     };
@@ -154,8 +147,47 @@ class BatchNormalizationLayer final : public Layer {
   }
 
  private:
+  // Counted with the batch. The input must have been accepted.
+  int AxisOf(const Shape& input) const { return ResolveAxes({axis_}, input)->front(); }
+
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeForLastAxis(const kernels::TensorDesc& input,
+                                                           bool needs_gradient,
+                                                           kernels::Device& device) const {
+    CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeBatchNorm({.input = input,
+                                                                .epsilon = config_.epsilon,
+                                                                .scale = config_.scale,
+                                                                .center = config_.center,
+                                                                .frozen = config_.frozen}));
+    const int64_t channels = input.shape[input.shape.rank() - 1];
+    CAIRN_ASSIGN_OR_RETURN(auto statistics,
+                           device.Allocate(2 * channels, absl::StrCat("layer '", name(), "': statistics")));
+    std::unique_ptr<kernels::DeviceMemory> unused;
+    if (!needs_gradient) {
+      CAIRN_ASSIGN_OR_RETURN(unused,
+                             device.Allocate(input.num_floats(), absl::StrCat("layer '", name(), "'")));
+    }
+    return std::make_unique<BatchNormOp>(config_, std::move(op), std::move(statistics), std::move(unused),
+                                         device);
+  }
+
+  // gamma (x - mean) / sqrt(variance + epsilon) + beta, because ONNX's operation has the channels as its axis 1.
+  OnnxValue OnnxByFormula(OnnxValue input, int axis, absl::Span<const OnnxVariable> variables,
+                          OnnxBuilder& onnx) const {
+    const Shape shape = onnx.ShapeOf(input);
+    Shape broadcast = {shape[axis - 1]};
+    for (int other = axis; other < shape.rank(); ++other) broadcast.Append(1);
+    const auto weights = [&](size_t variable) { return onnx.Weights(variables[variable], {0}, broadcast); };
+    const size_t beta = config_.scale ? 1 : 0, mean = beta + (config_.center ? 1 : 0);
+    const std::string deviation =
+        onnx.Add("Sqrt", {onnx.Add("Add", {weights(mean + 1), onnx.Scalar("epsilon", config_.epsilon)})});
+    std::string y = onnx.Add("Div", {onnx.Add("Sub", {onnx.ChannelsLast(input), weights(mean)}), deviation});
+    if (config_.scale) y = onnx.Add("Mul", {y, weights(0)});
+    if (config_.center) y = onnx.Add("Add", {y, weights(beta)});
+    return onnx.FromChannelsLast(y, shape);
+  }
+
   const BatchNormConfig config_;
-  const std::optional<int64_t> axis_;  // counted with the batch axis; nullopt: the last axis
+  const int64_t axis_;  // counted with the batch, from the end if negative
 };
 
 }  // namespace
@@ -181,10 +213,9 @@ std::unique_ptr<Layer> MakeBatchNormalization(std::string name, ConfigReader& co
   config.Ignore({"renorm_momentum"});
   config.RefuseUnlessNull({"beta_constraint", "gamma_constraint", "renorm_clipping", "virtual_batch_size"});
   const std::vector<int64_t> axis = config.Ints("axis", {{-1}});
-  if (axis.size() != 1) config.Fail("axis", "several axes are not supported, only the last");
-  const bool last = axis.empty() || axis[0] == -1;
+  if (axis.size() != 1) config.Fail("axis", "several axes are not supported, only one");
   return std::make_unique<BatchNormalizationLayer>(std::move(name), std::move(read),
-                                                   last ? std::nullopt : std::optional<int64_t>(axis[0]));
+                                                   axis.empty() ? -1 : axis[0]);
 }
 
 }  // namespace cairn::nn

@@ -1,4 +1,5 @@
 // Dropout: in training, random elements become 0, and the others are scaled up to preserve the mean.
+// SpatialDropout1D, 2D and 3D: the same for whole channels.
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -10,30 +11,10 @@
 #include "kernels/ops.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
+#include "nn/layers/spatial.h"
 
 namespace cairn::nn {
 namespace {
-
-class DropoutOp final : public LayerOp {
- public:
-  DropoutOp(kernels::TensorDesc output, std::unique_ptr<kernels::Dropout> op, kernels::Device& device)
-      : output_(std::move(output)), op_(std::move(op)), device_(device) {}
-
-  const kernels::TensorDesc& output() const override { return output_; }
-  absl::Status Forward(const ForwardArgs& args) override {
-    if (args.training) return op_->Forward(args.inputs[0], args.output);
-    return device_.CopyOnDevice(args.inputs[0], args.output, output_.num_floats());
-  }
-  absl::Status Backward(const BackwardArgs& args) override {
-    if (args.input_gradients[0] == nullptr) return absl::OkStatus();
-    return op_->Backward(args.output_gradient, args.input_gradients[0]);
-  }
-
- private:
-  const kernels::TensorDesc output_;
-  const std::unique_ptr<kernels::Dropout> op_;
-  kernels::Device& device_;
-};
 
 // Dropout with a mask that has fewer elements than the input and is broadcast: whole axes are dropped
 // together.
@@ -91,12 +72,12 @@ class BroadcastDropoutOp final : public LayerOp {
   std::unique_ptr<kernels::NaryOp> multiply_;
 };
 
-class DropoutLayer final : public Layer {
+class DropoutLayer : public Layer {
  public:
   // `noise` is the mask's shape, with the batch; 0 stands for null in Keras' noise_shape and means the
   // input's extent. Empty: the input's shape.
-  DropoutLayer(std::string name, float rate, std::vector<int64_t> noise)
-      : Layer(std::move(name), "Dropout"), rate_(rate), noise_(std::move(noise)) {}
+  DropoutLayer(std::string name, std::string class_name, float rate, std::vector<int64_t> noise)
+      : Layer(std::move(name), std::move(class_name)), rate_(rate), noise_(std::move(noise)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     if (noise_.empty()) return inputs[0];
@@ -161,13 +142,59 @@ std::vector<int64_t> ReadNoiseShape(ConfigReader& config) {
   return noise;
 }
 
-}  // namespace
-
-std::unique_ptr<Layer> MakeDropout(std::string name, ConfigReader& config) {
+float ReadDropoutRate(ConfigReader& config) {
   const double rate = config.Number("rate");
   if (!(rate >= 0 && rate < 1)) config.Fail("rate", absl::StrCat(rate, " is not in [0, 1)"));
   config.Ignore({"seed"});  // the job's --seed is used
-  return std::make_unique<DropoutLayer>(std::move(name), static_cast<float>(rate), ReadNoiseShape(config));
+  return static_cast<float>(rate);
+}
+
+class SpatialDropoutLayer final : public DropoutLayer {
+ public:
+  // One choice for each channel, whatever the extents of the `axes` spatial axes.
+  SpatialDropoutLayer(std::string name, std::string class_name, size_t axes, float rate)
+      : DropoutLayer(std::move(name), std::move(class_name), rate, NoiseOf(axes)), axes_(axes) {}
+
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    CAIRN_RETURN_IF_ERROR(CheckSpatial(inputs[0], axes_));
+    return inputs[0];
+  }
+
+ private:
+  static std::vector<int64_t> NoiseOf(size_t axes) {
+    std::vector<int64_t> noise(axes + 2, 1);
+    noise.front() = noise.back() = 0;
+    return noise;
+  }
+
+  const size_t axes_;
+};
+
+std::unique_ptr<Layer> MakeSpatialDropout(std::string name, const char* class_name, size_t axes,
+                                          ConfigReader& config) {
+  const float rate = ReadDropoutRate(config);
+  config.Refuse("data_format", "channels_last");
+  config.RefuseUnlessNull({"noise_shape"});  // Keras writes it, always null
+  return std::make_unique<SpatialDropoutLayer>(std::move(name), class_name, axes, rate);
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeDropout(std::string name, ConfigReader& config) {
+  const float rate = ReadDropoutRate(config);
+  return std::make_unique<DropoutLayer>(std::move(name), "Dropout", rate, ReadNoiseShape(config));
+}
+
+std::unique_ptr<Layer> MakeSpatialDropout1D(std::string name, ConfigReader& config) {
+  return MakeSpatialDropout(std::move(name), "SpatialDropout1D", 1, config);
+}
+
+std::unique_ptr<Layer> MakeSpatialDropout2D(std::string name, ConfigReader& config) {
+  return MakeSpatialDropout(std::move(name), "SpatialDropout2D", 2, config);
+}
+
+std::unique_ptr<Layer> MakeSpatialDropout3D(std::string name, ConfigReader& config) {
+  return MakeSpatialDropout(std::move(name), "SpatialDropout3D", 3, config);
 }
 
 }  // namespace cairn::nn

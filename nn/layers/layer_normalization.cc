@@ -1,10 +1,12 @@
-// LayerNormalization over the last axis.
+// LayerNormalization over one axis or several.
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/ops.h"
+#include "nn/layers/axes.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
 
@@ -43,20 +45,18 @@ class LayerNormOp final : public LayerOp {
 
 class LayerNormalizationLayer final : public Layer {
  public:
-  LayerNormalizationLayer(std::string name, LayerNormConfig config, int64_t axis)
-      : Layer(std::move(name), "LayerNormalization"), config_(std::move(config)), axis_(axis) {}
+  LayerNormalizationLayer(std::string name, LayerNormConfig config, std::vector<int64_t> axes)
+      : Layer(std::move(name), "LayerNormalization"), config_(std::move(config)), axes_(std::move(axes)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
-    if (inputs[0].rank() < 1) return absl::InvalidArgumentError("input [] has no axis to work on");
-    if (axis_ != -1 && axis_ != inputs[0].rank()) {
-      return absl::InvalidArgumentError(absl::StrCat("axis: ", axis_, " of input ", inputs[0].ToString(),
-                                                     " with its batch is not supported, only the last"));
-    }
+    CAIRN_RETURN_IF_ERROR(ResolveAxes(axes_, inputs[0]));
     return inputs[0];
   }
 
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
-    const Shape width = {inputs[0][inputs[0].rank() - 1]};
+    Shape width;  // one axis for each that is normalized
+    const std::vector<int> axes = *ResolveAxes(axes_, inputs[0]);
+    for (const int axis : axes) width.Append(inputs[0][axis - 1]);
     std::vector<VariableSpec> variables;
     if (config_.scale) {
       variables.push_back({.name = "gamma",
@@ -76,35 +76,51 @@ class LayerNormalizationLayer final : public Layer {
   MaskUse mask_use() const override { return MaskUse::kPasses; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
-    const Shape& input = params.inputs[0].shape;
-    const int64_t width = input[input.rank() - 1];
-    CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeLayerNorm({.rows = input.num_elements() / width,
-                                                                .width = width,
-                                                                .type = params.inputs[0].type,
-                                                                .epsilon = config_.epsilon,
-                                                                .scale = config_.scale,
-                                                                .center = config_.center}));
-    return std::make_unique<LayerNormOp>(params.inputs[0], config_.scale, config_.center, std::move(op));
+    const kernels::TensorDesc& input = params.inputs[0];
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int> axes,
+                           ResolveAxes(axes_, Shape(input.shape.dims().subspan(1))));
+    int64_t width = 1;
+    for (const int axis : axes) width *= input.shape[axis];
+    return MakeOnLastAxes(
+        input, axes, (config_.scale ? size_t{1} : 0) + (config_.center ? size_t{1} : 0),
+        [&](const kernels::TensorDesc& last) -> absl::StatusOr<std::unique_ptr<LayerOp>> {
+          CAIRN_ASSIGN_OR_RETURN(auto op,
+                                 device.ops().MakeLayerNorm({.rows = last.shape.num_elements() / width,
+                                                             .width = width,
+                                                             .type = last.type,
+                                                             .epsilon = config_.epsilon,
+                                                             .scale = config_.scale,
+                                                             .center = config_.center}));
+          return std::make_unique<LayerNormOp>(last, config_.scale, config_.center, std::move(op));
+        },
+        device);
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
                                    absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
     const Shape shape = onnx.ShapeOf(inputs[0]);
-    const int64_t width = shape[shape.rank() - 1];
-    std::vector<std::string> names = {onnx.ChannelsLast(inputs[0])};
-    names.push_back(config_.scale
-                        ? onnx.Weights(variables.front())
-                        : onnx.Floats("ones", {width}, std::vector<float>(static_cast<size_t>(width), 1)));
-    if (config_.center) names.push_back(onnx.Weights(variables.back()));
-    return onnx.FromChannelsLast(onnx.Add("LayerNormalization", std::move(names),
-                                          {{"axis", int64_t{-1}}, {"epsilon", config_.epsilon}}),
-                                 shape);
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int> axes, ResolveAxes(axes_, shape));
+    Shape width;
+    for (const int axis : axes) width.Append(shape[axis - 1]);
+    return OnnxOnLastAxes(
+        inputs[0], axes,
+        [&](const std::string& last) {
+          std::vector<std::string> names = {last};
+          names.push_back(
+              config_.scale ? onnx.Weights(variables.front())
+                            : onnx.Floats("ones", width,
+                                          std::vector<float>(static_cast<size_t>(width.num_elements()), 1)));
+          if (config_.center) names.push_back(onnx.Weights(variables.back()));
+          return onnx.Add("LayerNormalization", std::move(names),
+                          {{"axis", -static_cast<int64_t>(axes.size())}, {"epsilon", config_.epsilon}});
+        },
+        onnx);
   }
 
  private:
   const LayerNormConfig config_;
-  const int64_t axis_;  // counted with the batch axis, or -1
+  const std::vector<int64_t> axes_;  // counted with the batch, from the end if negative
 };
 
 }  // namespace
@@ -120,10 +136,9 @@ std::unique_ptr<Layer> MakeLayerNormalization(std::string name, ConfigReader& co
   if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
   config.Refuse("rms_scaling", false);
   config.RefuseUnlessNull({"beta_constraint", "gamma_constraint"});
-  const std::vector<int64_t> axis = config.Ints("axis", {{-1}});
-  if (axis.size() != 1) config.Fail("axis", "several axes are not supported, only the last");
-  return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read),
-                                                   axis.empty() ? -1 : axis[0]);
+  std::vector<int64_t> axes = config.Ints("axis", {{-1}});
+  if (axes.empty()) config.Fail("axis", "expected at least one axis");
+  return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read), std::move(axes));
 }
 
 }  // namespace cairn::nn

@@ -106,6 +106,28 @@ class ReorderOp final : public LayerOp {
   const std::unique_ptr<kernels::Reorder> forward_, backward_;
 };
 
+// A random change in training, nothing in inference. Gradients use the choice of the last Forward().
+class DropoutOp final : public LayerOp {
+ public:
+  DropoutOp(kernels::TensorDesc output, std::unique_ptr<kernels::Dropout> op, kernels::Device& device)
+      : output_(std::move(output)), op_(std::move(op)), device_(device) {}
+
+  const kernels::TensorDesc& output() const override { return output_; }
+  absl::Status Forward(const ForwardArgs& args) override {
+    if (args.training) return op_->Forward(args.inputs[0], args.output);
+    return device_.CopyOnDevice(args.inputs[0], args.output, output_.num_floats());
+  }
+  absl::Status Backward(const BackwardArgs& args) override {
+    if (args.input_gradients[0] == nullptr) return absl::OkStatus();
+    return op_->Backward(args.output_gradient, args.input_gradients[0]);
+  }
+
+ private:
+  const kernels::TensorDesc output_;
+  const std::unique_ptr<kernels::Dropout> op_;
+  kernels::Device& device_;
+};
+
 // Ops with one input each, run in sequence. The layer's variables are in the order of the ops.
 class ChainOp final : public LayerOp {
  public:

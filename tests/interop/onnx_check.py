@@ -20,6 +20,7 @@ import onnxruntime
 TOLERANCE = 2e-5  # float32 sums in other orders, of outputs around 1
 
 IMAGE = {"class_name": "InputLayer", "config": {"name": "image", "batch_shape": [None, 9, 8, 3]}}
+VOLUME = {"class_name": "InputLayer", "config": {"name": "volume", "batch_shape": [None, 4, 5, 3, 2]}}
 ROW = {"class_name": "InputLayer", "config": {"name": "row", "batch_shape": [None, 6]}}
 IDS = {"class_name": "InputLayer", "config": {"name": "ids", "batch_input_shape": [None, None], "dtype": "int64", "ragged": True}}
 SHARES = {"class_name": "InputLayer", "config": {"name": "shares", "batch_shape": [None, None], "ragged": True}}
@@ -73,6 +74,36 @@ NETWORKS = {
         layer("DepthwiseConv2D", kernel_size=3, padding="same", depth_multiplier=2, activation="relu"),
         layer("SeparableConv2D", filters=6, kernel_size=3, depth_multiplier=2, padding="same", activation="sigmoid"),
         layer("Flatten"), layer("Dense", units=5)),
+    "sizes": sequential(
+        IMAGE, layer("Cropping2D", cropping=[[1, 0], [0, 2]]), layer("UpSampling2D", size=[1, 2]),
+        layer("Conv2D", filters=4, kernel_size=3), layer("UpSampling2D", size=[2, 3], interpolation="bilinear"),
+        layer("Cropping2D", cropping=1), layer("Permute", dims=[2, 3, 1]), layer("MaxPooling2D"), layer("Flatten"),
+        layer("Dense", units=5), layer("RepeatVector", n=3), layer("ZeroPadding1D", padding=[1, 2]),
+        layer("UpSampling1D", size=2), layer("Cropping1D", cropping=[0, 3]),
+        layer("AveragePooling1D", pool_size=3, strides=2, padding="same"), layer("MaxPooling1D", padding="same"),
+        layer("Flatten"), layer("Dense", units=5)),
+    "waves": sequential(
+        STEPS, layer("Embedding", input_dim=10, output_dim=4),
+        layer("Conv1D", filters=6, kernel_size=3, padding="causal", dilation_rate=2, activation="relu"),
+        layer("DepthwiseConv1D", kernel_size=3, strides=2, depth_multiplier=2, padding="same"),
+        layer("SpatialDropout1D", rate=0.2), layer("SeparableConv1D", filters=4, kernel_size=2, activation="tanh"),
+        layer("Conv1DTranspose", filters=3, kernel_size=3, strides=2), layer("GlobalMaxPooling1D", keepdims=True),
+        layer("Flatten"), layer("Dense", units=5)),
+    "augmented": sequential(
+        IMAGE, layer("RandomFlip", mode="horizontal"), layer("RandomRotation", factor=[-0.1, 0.1]),
+        layer("RandomZoom", height_factor=0.2), layer("RandomTranslation", height_factor=0.1, width_factor=0.2),
+        layer("RandomContrast", factor=0.2), layer("Conv2D", filters=6, kernel_size=3), layer("PReLU", shared_axes=[1, 2]),
+        layer("SpatialDropout2D", rate=0.2), layer("GroupNormalization", groups=3), layer("MaxPooling2D"),
+        layer("GroupNormalization", groups=-1, scale=False), layer("LayerNormalization", axis=[1, 3]),
+        layer("BatchNormalization", axis=1), layer("UnitNormalization", axis=[2, 3]), layer("Flatten"),
+        layer("GaussianNoise", stddev=0.1), layer("Dense", units=6), layer("PReLU"), layer("GaussianDropout", rate=0.1),
+        layer("AlphaDropout", rate=0.1), layer("UnitNormalization"), layer("Dense", units=5)),
+    "volumes": sequential(
+        VOLUME, layer("Conv3D", filters=3, kernel_size=[2, 3, 2], padding="same", activation="relu"),
+        layer("SpatialDropout3D", rate=0.5), layer("ZeroPadding3D", padding=[[1, 0], [0, 2], [1, 1]]), layer("MaxPooling3D", padding="same"),
+        layer("UpSampling3D", size=[2, 1, 2]), layer("Cropping3D", cropping=[[1, 0], [0, 1], [0, 0]]),
+        layer("AveragePooling3D", pool_size=[2, 1, 2], strides=1), layer("Dense", units=4),
+        layer("GlobalAveragePooling3D", keepdims=True), layer("GlobalMaxPooling3D"), layer("Dense", units=5)),
     "transposed_same": sequential(
         IMAGE, layer("Conv2DTranspose", filters=4, kernel_size=3, strides=2, padding="same"),
         layer("Conv2DTranspose", filters=3, kernel_size=2, strides=3, padding="same", activation="relu"),

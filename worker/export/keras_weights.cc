@@ -65,7 +65,7 @@ std::vector<ModelLayer> LayersOf(const nn::Model& model) {
 
 // Dropout and similar layers keep the state of their random generators among the weights.
 bool IsRandomState(absl::string_view path) {
-  return absl::StrContains(path, "/seed_generator");
+  return absl::StrContains(path, "/seed_generator") || absl::StrContains(path, "/generator/vars/");
 }
 
 // The weights of a vocabulary's tokens are part of the model's config (vocabularies.h).

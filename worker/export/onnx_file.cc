@@ -34,9 +34,9 @@ void SetAttribute(const nn::OnnxAttribute& from, onnx::v1::Attribute& to) {
   } else if (const auto* f = std::get_if<float>(&from.value)) {
     to.set_type(onnx::v1::Attribute::TYPE_FLOAT);
     to.set_f(*f);
-  } else if (const auto* text = std::get_if<std::string>(&from.value)) {
+  } else if (const auto* s = std::get_if<std::string>(&from.value)) {
     to.set_type(onnx::v1::Attribute::TYPE_STRING);
-    to.set_s(*text);
+    to.set_s(*s);
   } else if (const auto* strings = std::get_if<std::vector<std::string>>(&from.value)) {
     to.set_type(onnx::v1::Attribute::TYPE_STRINGS);
     to.mutable_strings()->Add(strings->begin(), strings->end());

@@ -1,5 +1,6 @@
 #include "nn/layers/image/conv_config.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,9 +10,9 @@
 namespace cairn::nn {
 namespace {
 
-ConvConfig ReadShared(ConfigReader& config, absl::string_view kernel) {
+ConvConfig ReadShared(ConfigReader& config, absl::string_view kernel, kernels::Padding padding) {
   ConvConfig read{ReadLinearConfig(config, kernel)};
-  read.padding = ReadPadding(config);
+  read.padding = padding;
   config.Refuse("data_format", "channels_last");
   return read;
 }
@@ -19,7 +20,10 @@ ConvConfig ReadShared(ConfigReader& config, absl::string_view kernel) {
 // The kernel as a tensor [filters, c / groups, kernel_size].
 std::string OnnxKernel(const ConvConfig& config, const OnnxVariable& kernel, OnnxBuilder& onnx) {
   const Shape& shape = kernel.shape;
-  if (shape.rank() == 3) return onnx.Weights(kernel, {2, 1, 0});
+  if (shape.rank() == 3) {
+    if (!config.depthwise) return onnx.Weights(kernel, {2, 1, 0});
+    return onnx.Weights(kernel, {1, 2, 0}, {shape[1] * shape[2], 1, shape[0]});
+  }
   if (!config.depthwise) return onnx.Weights(kernel, {3, 2, 0, 1});
   // Filter c * filters + m of the tensor is the m-th filter of channel c.
   return onnx.Weights(kernel, {2, 3, 0, 1}, {shape[2] * shape[3], 1, shape[0], shape[1]});
@@ -54,15 +58,15 @@ kernels::Padding ReadPadding(ConfigReader& config) {
 }
 
 ConvConfig ReadConvConfig(ConfigReader& config, absl::string_view kernel) {
-  ConvConfig read = ReadShared(config, kernel);
+  ConvConfig read = ReadShared(config, kernel, ReadPadding(config));
   read.kernel_size = config.PositivePair("kernel_size");
   read.strides = config.PositivePair("strides", {{1, 1}});
   read.dilation = config.PositivePair("dilation_rate", {{1, 1}});
   return read;
 }
 
-ConvConfig ReadConv1DConfig(ConfigReader& config) {
-  ConvConfig read = ReadShared(config, "kernel");
+ConvConfig ReadConv1DConfig(ConfigReader& config, absl::string_view kernel, kernels::Padding padding) {
+  ConvConfig read = ReadShared(config, kernel, padding);
   read.kernel_size = {1, config.PositiveSingle("kernel_size")};
   read.strides = {1, config.PositiveSingle("strides", 1)};
   read.dilation = {1, config.PositiveSingle("dilation_rate", 1)};
@@ -85,12 +89,13 @@ Shape WithoutBatch(const Shape& shape) {
   return Shape(shape.dims().subspan(1));
 }
 
-std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial, std::array<int64_t, 2> kernel_size,
-                                       std::array<int64_t, 2> strides, std::array<int64_t, 2> dilation,
+std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial,
+                                       absl::Span<const int64_t> kernel_size,
+                                       absl::Span<const int64_t> strides, absl::Span<const int64_t> dilation,
                                        kernels::Padding padding) {
   std::vector<int64_t> kernel_shape, steps, gaps, before, after;
   for (size_t i = 0; i < spatial.size(); ++i) {
-    const size_t axis = 2 - spatial.size() + i;  // an index into the pairs
+    const size_t axis = kernel_size.size() - spatial.size() + i;
     const kernels::Window window = kernels::MakeWindow(
         spatial[i], kernels::Dilated(kernel_size[axis], dilation[axis]), strides[axis], padding);
     kernel_shape.push_back(kernel_size[axis]);
@@ -102,7 +107,9 @@ std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial, std::a
   before.insert(before.end(), after.begin(), after.end());
   std::vector<OnnxAttribute> attributes = {
       {"kernel_shape", std::move(kernel_shape)}, {"strides", std::move(steps)}, {"pads", std::move(before)}};
-  if (dilation != std::array<int64_t, 2>{1, 1}) attributes.push_back({"dilations", std::move(gaps)});
+  if (std::any_of(gaps.begin(), gaps.end(), [](int64_t gap) { return gap != 1; })) {
+    attributes.push_back({"dilations", std::move(gaps)});
+  }
   return attributes;
 }
 

@@ -35,7 +35,7 @@ struct ConvConfig : LinearConfig {
 // Reads everything but `filters` and `groups`. `kernel`: the prefix of the kernel's fields.
 ConvConfig ReadConvConfig(ConfigReader& config, absl::string_view kernel = "kernel");
 // Like ReadConvConfig(), for layers with one spatial axis. The first element of each pair is 1.
-ConvConfig ReadConv1DConfig(ConfigReader& config);
+ConvConfig ReadConv1DConfig(ConfigReader& config, absl::string_view kernel, kernels::Padding padding);
 kernels::Padding ReadPadding(ConfigReader& config);
 
 // INVALID_ARGUMENT unless the shape is [height, width, channels].
@@ -57,10 +57,10 @@ absl::StatusOr<Shape> ImageOutputShape(const Shape& input, const ParamsOf& param
 OnnxValue AddOnnxConv(const ConvConfig& config, absl::Span<const OnnxVariable> variables, OnnxValue input,
                       OnnxBuilder& onnx);
 // Returns the attributes kernel_shape, strides and pads of sliding windows, and dilations if they are not 1.
-// `spatial` has the two extents of an image, or the one extent of a sequence, which uses the second element
-// of each pair.
-std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial, std::array<int64_t, 2> kernel_size,
-                                       std::array<int64_t, 2> strides, std::array<int64_t, 2> dilation,
+// `spatial` has the extents of the spatial axes, to which the last elements of the other lists belong.
+std::vector<OnnxAttribute> OnnxWindows(absl::Span<const int64_t> spatial,
+                                       absl::Span<const int64_t> kernel_size,
+                                       absl::Span<const int64_t> strides, absl::Span<const int64_t> dilation,
                                        kernels::Padding padding);
 
 }  // namespace cairn::nn

@@ -482,6 +482,136 @@ TEST(Dropout, ANoiseShapeDropsWholeChannels) {
   }
 }
 
+// The outputs of one layer, for inputs of 1 [3, 8, 8, 4].
+struct TrainedAndInferred {
+  std::vector<float> trained, inferred;
+};
+TrainedAndInferred OutputsOf(absl::string_view layer, kernels::Device& device, uint64_t seed = 1) {
+  const Model model =
+      Model::FromJson(
+          SequentialOf(absl::StrCat(
+              R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 8, 8, 4]}}, )", layer)),
+          "m")
+          .value();
+  const auto replica = Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, device).value();
+  const std::vector<float> inputs(size_t{3} * 8 * 8 * 4, 1.0f), targets(inputs.size());
+  const BatchView batch = {
+      .examples = 3, .inputs = FloatRows(3, inputs), .targets = targets, .weights = {}, .seed = seed};
+  const auto trained = replica->ForwardBackward({}, batch, {}, [](int) {});
+  EXPECT_TRUE(trained.ok()) << trained.status();
+  TrainedAndInferred outputs;
+  outputs.trained.assign(trained->outputs.begin(), trained->outputs.end());
+  const auto inferred = replica->Evaluate({}, batch);
+  EXPECT_TRUE(inferred.ok()) << inferred.status();
+  outputs.inferred.assign(inferred->outputs.begin(), inferred->outputs.end());
+  return outputs;
+}
+
+TEST(RandomLayers, ChangeTrainingByTheSeedAndNothingInInference) {
+  const char* const kLayers[] = {
+      R"({"class_name": "SpatialDropout2D", "config": {"rate": 0.5}})",
+      R"({"class_name": "AlphaDropout", "config": {"rate": 0.5}})",
+      R"({"class_name": "GaussianDropout", "config": {"rate": 0.5}})",
+      R"({"class_name": "GaussianNoise", "config": {"stddev": 0.5}})",
+      R"({"class_name": "RandomTranslation", "config": {"height_factor": 0.5, "width_factor": [0.1, 0.2],
+          "fill_mode": "constant"}})",
+      R"({"class_name": "RandomZoom", "config": {"height_factor": [0.1, 0.5], "fill_mode": "constant"}})",
+      R"({"class_name": "RandomRotation", "config": {"factor": 0.2, "fill_mode": "constant", "fill_value": 3}})"};
+  for (const Maker& maker : kMakers) {
+    const auto device = maker.make();
+    for (const char* layer : kLayers) {
+      SCOPED_TRACE(testing::Message() << maker.name << ", " << layer);
+      const TrainedAndInferred outputs = OutputsOf(layer, *device);
+      EXPECT_THAT(outputs.inferred, testing::Each(1.0f));
+      EXPECT_NE(outputs.trained, outputs.inferred);
+      EXPECT_EQ(OutputsOf(layer, *device).trained, outputs.trained);
+      EXPECT_NE(OutputsOf(layer, *device, 2).trained, outputs.trained);
+    }
+  }
+}
+
+TEST(RandomLayers, SpatialDropoutDropsWholeChannels) {
+  for (const Maker& maker : kMakers) {
+    SCOPED_TRACE(maker.name);
+    const auto device = maker.make();
+    const std::vector<float> outputs =
+        OutputsOf(R"({"class_name": "SpatialDropout2D", "config": {"rate": 0.5}})", *device).trained;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      EXPECT_EQ(outputs[i], outputs[i / 256 * 256 + i % 4]) << i;
+      EXPECT_TRUE(outputs[i] == 0 || outputs[i] == 2) << outputs[i];
+    }
+  }
+}
+
+// The mean of a channel stays, differences from it grow by a factor of each image between 1.5 and 2, and values are
+// cut to the range.
+TEST(RandomLayers, RandomContrastScalesDifferencesFromTheMean) {
+  for (const Maker& maker : kMakers) {
+    SCOPED_TRACE(maker.name);
+    const Model model = Model::FromJson(SequentialOf(R"({"class_name": "RandomContrast", "config": {
+                                            "factor": [0, 1], "value_range": [-2, 1], "input_shape": [1, 3, 1]}})"),
+                                        "m")
+                            .value();
+    const auto device = maker.make();
+    const auto replica =
+        Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+    const std::vector<float> inputs = {-0.25f, 0, 0.25f, -1, 0, 1}, targets(6);
+    const auto result = replica->ForwardBackward(
+        {}, {.examples = 2, .inputs = FloatRows(2, inputs), .targets = targets, .weights = {}, .seed = 1}, {},
+        [](int) {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    const auto& y = result->outputs;
+    EXPECT_NEAR(y[1], 0, 1e-6);
+    EXPECT_NEAR(y[0], -y[2], 1e-6);
+    EXPECT_TRUE(y[2] >= 0.25f && y[2] <= 0.5f) << y[2];
+    EXPECT_TRUE(y[3] >= -2 && y[3] <= -1) << y[3];
+    EXPECT_EQ(y[5], 1);
+  }
+}
+
+// Keras 3 records the default of the call's argument, which fit() and predict() override. Keras 2 records what the user
+// asked for.
+TEST(RandomLayers, AreCalledForTrainingInFilesOfKeras3) {
+  const auto model_with = [](absl::string_view call) {
+    return Model::FromJson(
+        absl::StrCat(R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+            {"class_name": "InputLayer", "config": {"name": "in", "batch_shape": [null, 4, 4, 2]}, "inbound_nodes": []},
+            {"class_name": "RandomFlip", "config": {"name": "flip"}, "inbound_nodes": [)",
+                     call, R"(]}], "input_layers": [["in", 0, 0]], "output_layers": [["flip", 0, 0]]}})"),
+        "m");
+  };
+  const auto of_keras3 = model_with(R"({"args": [{"class_name": "__keras_tensor__", "config":
+      {"keras_history": ["in", 0, 0]}}], "kwargs": {"training": true}})");
+  EXPECT_TRUE(of_keras3.ok()) << of_keras3.status();
+  for (const char* training : {"true", "false"}) {
+    const auto of_keras2 = model_with(absl::StrCat(R"([["in", 0, 0, {"training": )", training, "}]]"));
+    EXPECT_THAT(std::string(of_keras2.status().message()),
+                testing::HasSubstr(absl::StrCat("kwargs: training: ", training, " is not supported")));
+  }
+}
+
+TEST(RandomLayers, AreRefusedBehindVariables) {
+  const Model model =
+      Model::FromJson(SequentialOf(R"({"class_name": "Conv2D", "config": {"filters": 2, "kernel_size": 1,
+                                       "input_shape": [4, 4, 2]}},
+                                      {"class_name": "RandomFlip", "config": {"name": "flip"}})"),
+                      "m")
+          .value();
+  const auto device = kernels::CreateCpuDevice(0, 1).value();
+  const auto replica =
+      Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+  const std::vector<float> inputs(32), targets(32);
+  std::vector<float> gradients(static_cast<size_t>(model.num_parameters()));
+  const auto status =
+      replica
+          ->ForwardBackward(model.InitialParameters(1),
+                            {.examples = 1, .inputs = FloatRows(1, inputs), .targets = targets},
+                            absl::MakeSpan(gradients), [](int) {})
+          .status();
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("layer 'flip' (RandomFlip) is behind layers with variables"));
+}
+
 TEST(TrainableFalse, FreezesALayersVariables) {
   const Model model =
       Model::FromJson(SequentialOf(R"({"class_name": "Dense", "config": {"units": 2, "input_shape": [3],
