@@ -12,10 +12,11 @@ using Vector = Floats<kLanes>;
 
 // --- Products ---
 
-// A tile of kMaxRows times a panel stays in registers.
+// A tile of kMaxRows times a panel stays in registers. More than eight rows, which often are a multiple of 4 KiB apart,
+// would compete for the same eight ways of the first cache.
 constexpr int kVectors = 2, kPanel = kVectors * kLanes;
 #if defined(__AVX512F__)
-constexpr int kMaxRows = 12;
+constexpr int kMaxRows = 8;
 #elif defined(__AVX2__)
 constexpr int kMaxRows = 6;
 #else
@@ -51,7 +52,7 @@ template <int kRows>
 CAIRN_INLINE void MultiplyTile(const Product& p, const float* panel) {
   Vector sums[kRows][kVectors] = {};
   if (p.adds) {
-#pragma GCC unroll 12
+#pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) Load(p.c + row * p.c_stride + v * kLanes, sums[row][v]);
@@ -61,14 +62,14 @@ CAIRN_INLINE void MultiplyTile(const Product& p, const float* panel) {
     Vector b[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) Load(panel + v * kLanes, b[v]);
-#pragma GCC unroll 12
+#pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
       const float factor = p.a[row * p.a_stride + k];
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sums[row][v] += factor * b[v];
     }
   }
-#pragma GCC unroll 12
+#pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) Store(sums[row][v], p.c + row * p.c_stride + v * kLanes);
@@ -123,10 +124,6 @@ void Multiply(const float* a, int64_t a_stride, const float* packed, int64_t cou
         CAIRN_ROWS(6);
         CAIRN_ROWS(7);
         CAIRN_ROWS(8);
-        CAIRN_ROWS(9);
-        CAIRN_ROWS(10);
-        CAIRN_ROWS(11);
-        CAIRN_ROWS(12);
 #undef CAIRN_ROWS
         default:
           break;
