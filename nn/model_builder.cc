@@ -259,7 +259,18 @@ absl::Status ModelBuilder::FinishInputs() {
     }
   }
   CAIRN_RETURN_IF_ERROR(CheckTextInputs());
+  CAIRN_RETURN_IF_ERROR(CheckOutputMask());
   return CheckRagged();
+}
+
+absl::Status ModelBuilder::CheckOutputMask() const {
+  const int output = static_cast<int>(model_.nodes_.size()) - 1;
+  if (!HasMask(output)) return absl::OkStatus();
+  const Layer& layer = *model_.nodes_.back().layer;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "layer '", layer.name(), "' (", layer.class_name(),
+      ") gives the output of the model, whose time steps have a mask (of mask_zero or Masking): "
+      "Keras' loss leaves masked steps out, which is not supported: end the mask, or remove it"));
 }
 
 absl::Status ModelBuilder::CheckTextInputs() const {

@@ -77,6 +77,8 @@ class ModelBuilder {
   // Adds the nodes of the masks that `node` takes, and makes them its inputs.
   absl::Status TakeMasks(Node& node);
   bool IsRagged(int value) const;
+  // INVALID_ARGUMENT if the output has a mask, which the loss would have to read.
+  absl::Status CheckOutputMask() const;
   absl::Status CheckTextInputs() const;
   absl::Status CheckRagged() const;
   absl::Status CheckRaggedPair(const Node& node) const;

@@ -128,10 +128,14 @@ NETWORKS = {
         STEPS, layer("Embedding", input_dim=10, output_dim=4), layer("LSTM", units=5, return_sequences=True, go_backwards=True),
         layer("Bidirectional", merge_mode="concat", layer=layer("GRU", units=3, return_sequences=True)),
         layer("TimeDistributed", layer=layer("Dense", units=4, activation="tanh")),
+        layer("SimpleRNN", units=4, return_sequences=True, activation="elu"),
         layer("GRU", units=3, reset_after=False, return_sequences=True, activation="relu"),
         layer("Bidirectional", merge_mode="ave", layer=layer("SimpleRNN", units=4, activation="softplus")), layer("Dense", units=5)),
     "masked": sequential(
         STEPS, layer("Embedding", input_dim=10, output_dim=4, mask_zero=True), layer("Dense", units=3),
+        layer("GlobalAveragePooling1D"), layer("Dense", units=5)),
+    "masked_vectors": sequential(
+        {"class_name": "InputLayer", "config": {"name": "vectors", "batch_shape": [None, 5, 3]}}, layer("Masking", mask_value=0.5),
         layer("GlobalAveragePooling1D"), layer("Dense", units=5)),
     "averaged": sequential(
         STEPS, layer("Embedding", input_dim=10, output_dim=4), layer("GlobalAveragePooling1D", keepdims=True),

@@ -29,8 +29,6 @@ std::vector<int64_t> GateOrder(RecurrentCell cell) {
 absl::StatusOr<std::string> FunctionInOnnx(const ActivationSpec& activation) {
   const kernels::ActivationParams& f = activation.function;
   switch (f.kind) {
-    case kernels::Activation::kLinear:
-      return "Affine";  // 1 x + 0
     case kernels::Activation::kTanh:
       return "Tanh";
     case kernels::Activation::kSigmoid:
@@ -88,7 +86,10 @@ absl::StatusOr<std::string> RecurrentLayer::OutputInOnnx(OnnxValue input,
   const int64_t steps = onnx.ShapeOf(input)[0];
   const bool is_lstm = config.cell == RecurrentCell::kLstm, is_gru = config.cell == RecurrentCell::kGru;
   CAIRN_ASSIGN_OR_RETURN(const std::string function, FunctionInOnnx(config.activation));
-  CAIRN_ASSIGN_OR_RETURN(const std::string gate, FunctionInOnnx(config.recurrent_activation));
+  std::string gate;
+  if (is_lstm || is_gru) {
+    CAIRN_ASSIGN_OR_RETURN(gate, FunctionInOnnx(config.recurrent_activation));
+  }
   std::vector<std::string> functions = {function};
   if (is_lstm) functions = {gate, function, function};
   if (is_gru) functions = {gate, function};

@@ -1,7 +1,7 @@
 """Made models.json, with Keras 3.15.1 on JAX 0.10.2: pip install keras==3.15.1 jax==0.10.2
 
 For each model: its description, the values of its variables in Keras' order, inputs, outputs, and the gradients of the
-sum of the outputs times `weights`. Id 0, and vectors of -1, are masked.
+sum of the outputs times `weights`. Id 0, and vectors of -1, are masked. Flatten ends a mask.
 """
 
 import json
@@ -34,7 +34,7 @@ def plain(layer):
 
 
 def masked(*after):
-    return [keras.Input((STEPS, CHANNELS)), L.Masking(mask_value=-1.0), *after], vectors()
+    return [keras.Input((STEPS, CHANNELS)), L.Masking(mask_value=-1.0), *after, L.Flatten()], vectors()
 
 
 def of_ids(*after):
