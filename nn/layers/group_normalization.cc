@@ -112,6 +112,7 @@ class GroupNormalizationLayer final : public Layer {
     return inputs[0];
   }
 
+  MaskUse mask_use() const override { return MaskUse::kPasses; }
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
     const Shape channels = {inputs[0][*ChannelAxis(inputs[0]) - 1]};
     std::vector<VariableSpec> variables;

@@ -104,6 +104,7 @@ class PReluLayer final : public Layer {
     return inputs[0];
   }
 
+  MaskUse mask_use() const override { return MaskUse::kPasses; }
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
     return {{.name = "alpha",
              .shape = AlphaOf(inputs[0]),

@@ -24,6 +24,7 @@ class UnitNormalizationLayer final : public Layer {
     CAIRN_RETURN_IF_ERROR(ResolveAxes(axes_, inputs[0]));
     return inputs[0];
   }
+  MaskUse mask_use() const override { return MaskUse::kPasses; }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
