@@ -75,9 +75,13 @@ class BroadcastDropoutOp final : public LayerOp {
 class DropoutLayer : public Layer {
  public:
   // `noise` is the mask's shape, with the batch; 0 stands for null in Keras' noise_shape and means the
-  // input's extent. Empty: the input's shape.
-  DropoutLayer(std::string name, std::string class_name, float rate, std::vector<int64_t> noise)
-      : Layer(std::move(name), std::move(class_name)), rate_(rate), noise_(std::move(noise)) {}
+  // input's extent. Empty: the input's shape or, with `whole_examples`, one element for each example.
+  DropoutLayer(std::string name, std::string class_name, float rate, std::vector<int64_t> noise,
+               bool whole_examples = false)
+      : Layer(std::move(name), std::move(class_name)),
+        rate_(rate),
+        noise_(std::move(noise)),
+        whole_examples_(whole_examples) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     if (noise_.empty()) return inputs[0];
@@ -93,13 +97,20 @@ class DropoutLayer : public Layer {
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
   MaskUse mask_use() const override { return MaskUse::kPasses; }
-  bool accepts_blocked(absl::Span<const Shape>) const override { return noise_.empty(); }
+  bool accepts_blocked(absl::Span<const Shape>) const override {
+    return noise_.empty() && !(whole_examples_ && rate_ > 0);
+  }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const kernels::TensorDesc& input = params.inputs[0];
     if (rate_ == 0) return std::make_unique<ViewOp>(input);
     const uint64_t stream = StreamOf(absl::StrCat("dropout/", name()));
+    if (whole_examples_) {
+      Shape noise = {input.shape[0]};
+      while (noise.rank() < input.shape.rank()) noise.Append(1);
+      return BroadcastDropoutOp::Create(input, noise, rate_, stream, device);
+    }
     if (!noise_.empty()) {
       Shape noise;
       for (size_t axis = 0; axis < noise_.size(); ++axis)
@@ -119,6 +130,7 @@ class DropoutLayer : public Layer {
  private:
   const float rate_;
   const std::vector<int64_t> noise_;
+  const bool whole_examples_;
 };
 
 // Reads the extents, with 0 for null. The batch's extent must be null: a mask is drawn for each example.
@@ -195,6 +207,14 @@ std::unique_ptr<Layer> MakeSpatialDropout2D(std::string name, ConfigReader& conf
 
 std::unique_ptr<Layer> MakeSpatialDropout3D(std::string name, ConfigReader& config) {
   return MakeSpatialDropout(std::move(name), "SpatialDropout3D", 3, config);
+}
+
+// StochasticDepth of keras.applications' ConvNeXt: whole examples become 0.
+std::unique_ptr<Layer> MakeStochasticDepth(std::string name, ConfigReader& config) {
+  const double rate = config.Number("drop_path_rate");
+  if (!(rate >= 0 && rate < 1)) config.Fail("drop_path_rate", absl::StrCat(rate, " is not in [0, 1)"));
+  return std::make_unique<DropoutLayer>(std::move(name), "StochasticDepth", static_cast<float>(rate),
+                                        /*noise=*/std::vector<int64_t>(), /*whole_examples=*/true);
 }
 
 }  // namespace cairn::nn
