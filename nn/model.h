@@ -14,6 +14,7 @@
 #include "common/core/shape.h"
 #include "common/core/tensor_view.h"
 #include "common/ids/id_map.h"
+#include "nn/input_sizes.h"
 #include "nn/layer/compile_config.h"
 #include "nn/layer/layer.h"
 
@@ -48,6 +49,12 @@ struct ModelInput {
   }
 };
 
+// A group of Keras' files of weights, which are nested as the models are.
+struct KerasGroup {
+  std::string group;  // its name, which has the class and the order of the layer in its model: "conv2d_1"
+  std::string name;   // that of the layer in its model
+};
+
 // One use of a layer in the network. Nodes are ordered: inputs come before their users, the output is last.
 struct Node {
   // Denotes an input of the model in Node::inputs: -1 is the first, -2 the second. Its own inverse.
@@ -59,10 +66,20 @@ struct Node {
   std::vector<int> variables;          // indices into Model::variables(), in the layer's order
   std::string device{};                // as in the file, not validated; empty if absent
   std::vector<int> masked{};           // [mask at the end of `inputs`] the own input whose steps it masks
+  std::vector<KerasGroup> groups{};    // of the models around the layer, then of the layer
+  float statistics_weight = 1;         // as in LayerOpParams
 
   absl::Span<const int> own_inputs() const {
     return absl::MakeConstSpan(inputs).first(inputs.size() - masked.size());
   }
+};
+
+// A row of the model's summary: a layer of the model, which may be a model itself.
+struct SummaryRow {
+  std::string name, class_name;
+  std::string output_shape{};               // "(None, 28, 28)"
+  std::vector<int> variables{};             // indices into Model::variables()
+  std::vector<std::string> connected_to{};  // the inputs of all its calls: "conv2d[0][0]"
 };
 
 // One variable of the whole model, in Keras' order.
@@ -82,8 +99,9 @@ struct ModelVariable {
 class Model {
  public:
   // INVALID_ARGUMENT naming `source`, the layer and the wrong field. The error for an unknown layer lists the
-  // supported ones.
-  static absl::StatusOr<Model> FromJson(absl::string_view text, absl::string_view source);
+  // supported ones. `sizes` fix those of the inputs that the file leaves open.
+  static absl::StatusOr<Model> FromJson(absl::string_view text, absl::string_view source,
+                                        const InputSizes& sizes = {});
   // Reads a file of Keras' JSON. worker/export/model_source.h reads Keras' other files.
   static absl::StatusOr<Model> FromFile(const std::string& path);
 
@@ -97,6 +115,7 @@ class Model {
   const std::vector<Node>& nodes() const { return nodes_; }                 // at least one
   const std::vector<ModelVariable>& variables() const { return variables_; }
   int64_t num_parameters() const { return num_parameters_; }
+  const std::vector<SummaryRow>& rows() const { return rows_; }
   const CompileConfig& compile_config() const { return compile_config_; }
   // The document in a canonical form, without its devices. Workers compare it to check that they train the
   // same model.
@@ -116,6 +135,7 @@ class Model {
   std::vector<Node> nodes_;
   std::vector<ModelVariable> variables_;
   int64_t num_parameters_ = 0;
+  std::vector<SummaryRow> rows_;
   CompileConfig compile_config_;
   std::string canonical_json_;
 };

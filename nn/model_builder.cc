@@ -20,6 +20,8 @@ using nlohmann::json;
 
 // The largest number of parameters that a large machine can hold twice, as values and as gradients.
 constexpr int64_t kMaxParameters = int64_t{1} << 32;
+// Models that are called several times within models that are called several times soon have more.
+constexpr size_t kMaxNodes = 1 << 16;
 
 const json& Null() {
   static const json* const null = new json(nullptr);
@@ -54,11 +56,6 @@ namespace {
 
 // Returns an error if an entry of a file's `layers` cannot be read.
 absl::Status CheckClass(const json& layer, const std::string& class_name) {
-  if (class_name == "Functional" || class_name == "Sequential" || class_name == "Model") {
-    return absl::InvalidArgumentError(
-        "is a model within the model, which is not supported: build the model from that one's layers "
-        "instead");
-  }
   if (class_name == "Lambda") {
     return absl::InvalidArgumentError(absl::StrCat(
         "runs Python code, which is not supported: replace it by layers; supported: ", SupportedLayers()));
@@ -117,12 +114,12 @@ bool IsLookedUp(const std::vector<Node>& nodes, int source) {
 
 }  // namespace
 
-absl::Status ModelBuilder::CollectNames(const json& layers) {
+absl::Status ModelBuilder::CollectNames(const json& layers, absl::string_view prefix) {
   for (const json& layer : layers) {
     if (!layer.is_object()) return absl::InvalidArgumentError("config: layers: expected objects");
     const json config = layer.value("config", json());
     if (!config.is_object() || !config.contains("name") || !config["name"].is_string()) continue;
-    const std::string name = config["name"].get<std::string>();
+    const std::string name = absl::StrCat(prefix, config["name"].get<std::string>());
     if (!names_.insert(name).second) {
       return absl::InvalidArgumentError(absl::StrCat("two layers are named '", name, "'"));
     }
@@ -130,21 +127,21 @@ absl::Status ModelBuilder::CollectNames(const json& layers) {
   return absl::OkStatus();
 }
 
-// Keras' automatic names: conv2d, conv2d_1, ...
-std::string ModelBuilder::UniqueName(absl::string_view class_name) {
-  const std::string base = SnakeCase(class_name);
+std::string ModelBuilder::UniqueName(absl::string_view class_name, absl::string_view prefix) {
+  const std::string base = absl::StrCat(prefix, SnakeCase(class_name));
   int& suffix = suffixes_[base];
   std::string name = suffix == 0 ? base : absl::StrCat(base, "_", suffix);
   while (!names_.insert(name).second) name = absl::StrCat(base, "_", ++suffix);
-  return name;
+  return name.substr(prefix.size());
 }
 
-absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position, int64_t line) {
+absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position, int64_t line,
+                                             const LayerScope& scope) {
   const std::string at = line > 0 ? absl::StrCat(", line ", line) : "";
   ConfigReader outer(layer);
   const std::string class_name = outer.String("class_name", "");
   if (class_name.empty()) outer.Fail("class_name", "required");
-  const std::string device = outer.String("device", "");
+  const std::string device = outer.String("device", scope.device);
   outer.Ignore(
       {"module", "registered_name", "build_config", "compile_config", "config", "name", "inbound_nodes"});
   if (const auto status = outer.Finish(); !status.ok()) {
@@ -154,11 +151,12 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
   const json& config = layer.contains("config") ? layer["config"] : Null();
   ConfigReader reader(config);
   ReadLayer read;
-  read.name = reader.String("name", "");
-  const std::string shown = read.name.empty() ? absl::StrCat(position) : absl::StrCat("'", read.name, "'");
+  read.local_name = reader.String("name", "");
+  const std::string shown = read.local_name.empty() ? absl::StrCat(scope.prefix, position)
+                                                    : absl::StrCat("'", scope.prefix, read.local_name, "'");
   read.where = absl::StrCat("layer ", shown, " (", class_name, ")", at);
   read.device = reader.String("device", device);
-  if (config.is_object() && config.contains("name") && config["name"].is_string() && read.name.empty())
+  if (config.is_object() && config.contains("name") && config["name"].is_string() && read.local_name.empty())
     reader.Fail("name", "must not be empty");
   if (const auto status = CheckClass(layer, class_name); !status.ok()) return Annotate(status, read.where);
   read.equal_ranks = IsKerasFunction(layer);
@@ -171,15 +169,16 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
   } else {
     CheckDtype("dtype", reader);
   }
-  if (read.name.empty()) read.name = UniqueName(class_name);
+  if (read.local_name.empty()) read.local_name = UniqueName(class_name, scope.prefix);
+  read.name = absl::StrCat(scope.prefix, read.local_name);
   if (class_name == "InputLayer") {
     read.ragged = reader.Bool("ragged", false);
-    read.input_shape = read.ragged ? ReadRaggedInputLayer(reader) : ReadInputLayer(reader);
+    read.input_shape = read.ragged ? ReadRaggedInputLayer(reader) : ReadInputLayer(scope.nested(), reader);
     read.has_input_shape = true;
   } else {
-    read.trainable = reader.Bool("trainable", true);
+    read.trainable = reader.Bool("trainable", scope.trainable);
     read.has_input_shape = !ComputesIds(class_name) && HasInputShape(reader) && !HasOpenShape(reader);
-    if (read.has_input_shape) read.input_shape = ReadInputShape(reader);
+    if (read.has_input_shape) read.input_shape = ReadInputShape(scope.nested(), reader);
     read.layer = FindLayer(class_name)(read.name, reader);
   }
   if (const auto status = reader.Finish(); !status.ok()) return Annotate(status, read.where);
@@ -340,10 +339,6 @@ absl::Status ModelBuilder::CheckRaggedPair(const Node& node) const {
                    " are ragged: ids and weights must both be ragged, or neither"));
 }
 
-bool ModelBuilder::IsRagged(int value) const {
-  return value < 0 && model_.inputs_[static_cast<size_t>(Node::OfModelInput(value))].ragged;
-}
-
 const Shape& ModelBuilder::ShapeOf(int value) const {
   return value < 0 ? model_.inputs_[static_cast<size_t>(-1 - value)].shape
                    : model_.nodes_[static_cast<size_t>(value)].output_shape;
@@ -375,8 +370,16 @@ absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std
   }
   auto output = layer.layer->OutputShape(shapes);
   if (!output.ok()) return Annotate(output.status(), layer.where);
-  Node node = {
-      .layer = layer.layer, .inputs = inputs, .output_shape = {}, .variables = {}, .device = layer.device};
+  if (model_.nodes_.size() >= kMaxNodes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(layer.where, ": the model has more than ", kMaxNodes, " calls of layers"));
+  }
+  Node node = {.layer = layer.layer,
+               .inputs = inputs,
+               .output_shape = {},
+               .variables = {},
+               .device = layer.device,
+               .groups = layer.groups};
   auto bounded = Shape::FromUntrusted(output->dims());
   if (!bounded.ok()) return Annotate(bounded.status(), layer.where);
   node.output_shape = *std::move(bounded);
@@ -418,11 +421,6 @@ absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const
   const std::vector<VariableSpec> specs = layer.layer->Variables(inputs);
   const auto [first, fresh] = first_node_of_.try_emplace(node.layer.get(), model_.nodes_.size());
   if (!fresh) {
-    for (const VariableSpec& spec : specs) {
-      if (!spec.moving_average_momentum.has_value()) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("is used several times, which is not supported for a layer with a ", spec.name));
-    }
     node.variables = model_.nodes_[first->second].variables;
     for (size_t i = 0; i < specs.size(); ++i) {
       const ModelVariable& variable = model_.variables_[static_cast<size_t>(node.variables[i])];
@@ -453,6 +451,51 @@ absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const
   return absl::OkStatus();
 }
 
+absl::Status ModelBuilder::CheckUsed() const {
+  std::vector<bool> used(model_.nodes_.size());
+  for (const Node& node : model_.nodes_) {
+    for (const int input : node.inputs) {
+      if (input >= 0) used[static_cast<size_t>(input)] = true;
+    }
+  }
+  for (size_t i = 0; i + 1 < used.size(); ++i) {
+    if (used[i]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the output does not depend on layer '", model_.nodes_[i].layer->name(), "' (",
+                     model_.nodes_[i].layer->class_name(), "), which a model within the model computes"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<int> ModelBuilder::VariablesOf(const Layer& layer) const {
+  const auto first = first_node_of_.find(&layer);
+  if (first == first_node_of_.end()) return {};
+  return model_.nodes_[first->second].variables;
+}
+
+// A layer that is called k times in a step moves an average k times, as in Keras: v becomes
+// m^k v + (1 - m) (m^(k-1) b_1 + ... + b_k), where b_i are the statistics of its calls. So m^k is the
+// variable's momentum, and the sum of the weighted statistics of all calls is the value of the step.
+void ModelBuilder::FinishStatistics() {
+  std::map<const Layer*, std::vector<size_t>> calls;
+  for (size_t i = 0; i < model_.nodes_.size(); ++i) calls[model_.nodes_[i].layer.get()].push_back(i);
+  for (const auto& [layer, nodes] : calls) {
+    if (nodes.size() == 1) continue;
+    for (const int index : model_.nodes_[nodes[0]].variables) {
+      ModelVariable& variable = model_.variables_[static_cast<size_t>(index)];
+      if (variable.trainable() || *variable.moving_average_momentum == 1) continue;
+      const double momentum = *variable.moving_average_momentum;
+      double sum = 0, weight = 1;
+      for (size_t call = 0; call < nodes.size(); ++call) sum += std::exchange(weight, weight * momentum);
+      variable.moving_average_momentum = static_cast<float>(weight);
+      for (const size_t node : nodes) {
+        weight /= momentum;
+        model_.nodes_[node].statistics_weight = static_cast<float>(weight / sum);
+      }
+    }
+  }
+}
+
 Model ModelBuilder::Finish(CompileConfig compile_config, std::string canonical_json) {
   for (size_t i = 0; i < model_.inputs_.size(); ++i) {
     DType& type = model_.inputs_[i].dtype;
@@ -463,6 +506,7 @@ Model ModelBuilder::Finish(CompileConfig compile_config, std::string canonical_j
       type = DType::kInt64;
     }
   }
+  FinishStatistics();
   model_.compile_config_ = std::move(compile_config);
   model_.canonical_json_ = std::move(canonical_json);
   return std::exchange(model_, Model());

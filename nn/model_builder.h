@@ -1,5 +1,4 @@
-// Makes a Model, layer by layer, from the JSON of its layers. The caller reads the connections between them:
-// model_json.cc for chains, functional_json.cc for graphs.
+// Makes a Model, layer by layer, from the JSON of its layers. model_graph.h reads the connections between them.
 #pragma once
 
 #include <map>
@@ -14,18 +13,31 @@
 #include "absl/strings/string_view.h"
 #include "common/core/shape.h"
 #include "nn/layer/config_reader.h"
+#include "nn/layers/input_layer.h"
 #include "nn/model.h"
 #include "nn/step_masks.h"
 
 namespace cairn::nn {
 
+// The common properties of the layers of a model, or of a model within it.
+struct LayerScope {
+  std::string prefix{};   // of their names: "tower/"; empty for the model itself
+  bool trainable = true;  // for layers that do not say
+  std::string device{};   // the same; empty: none
+
+  bool nested() const { return !prefix.empty(); }
+};
+
 // An entry of a file's `layers`: read, but not connected.
 struct ReadLayer {
-  std::string where;  // "layer 'conv2d' (Conv2D), line 17", for messages
-  std::string name;
+  std::string where{};  // "layer 'conv2d' (Conv2D), line 17", for messages
+  std::string name{};   // with the prefix of its scope
+  std::string local_name{};
+  std::vector<KerasGroup> groups{};  // as in Node
   bool trainable = true;
-  std::shared_ptr<const Layer> layer;  // null for an InputLayer
-  Shape input_shape;                   // an InputLayer's shape, or the input shape that a first layer gives
+  std::shared_ptr<const Layer> layer{};  // null for an InputLayer
+  // An InputLayer's shape, or the input shape that a first layer gives. Sizes are known unless the scope is nested.
+  OpenShape input_shape{};
   bool has_input_shape = false;
   DType input_type = DType::kFloat32;  // the dtype of an InputLayer
   bool ragged = false;                 // of an InputLayer
@@ -40,12 +52,15 @@ struct ReadLayer {
 
 class ModelBuilder {
  public:
-  // Collects the names in the file, so that automatic names avoid them. INVALID_ARGUMENT if a name occurs
+  // Collects the names of a list of layers, so that automatic names avoid them. INVALID_ARGUMENT if a name occurs
   // twice.
-  absl::Status CollectNames(const nlohmann::json& layers);
+  absl::Status CollectNames(const nlohmann::json& layers, absl::string_view prefix);
+  // Keras' automatic names for layers of a scope, without its prefix: conv2d, conv2d_1, ...
+  std::string UniqueName(absl::string_view class_name, absl::string_view prefix);
 
   // `position` in the file identifies a layer without a name. `line` 0: unknown.
-  absl::StatusOr<ReadLayer> Read(const nlohmann::json& layer, size_t position, int64_t line);
+  absl::StatusOr<ReadLayer> Read(const nlohmann::json& layer, size_t position, int64_t line,
+                                 const LayerScope& scope);
 
   // Returns the input's index for Node::inputs.
   int AddInput(const ReadLayer& layer, const Shape& shape);
@@ -56,33 +71,42 @@ class ModelBuilder {
   // Orders the inputs, after all nodes have been added. INVALID_ARGUMENT if a ragged input or one of strings has a use
   // that is not supported.
   absl::Status FinishInputs();
+  // INVALID_ARGUMENT unless every node but the last has a user.
+  absl::Status CheckUsed() const;
 
   const Shape& ShapeOf(int value) const;
   // Whether time steps of the value are masked.
   bool HasMask(int value) const { return masks_.Has(value); }
+  // The number of nodes so far; the next node has this index.
+  int num_nodes() const { return static_cast<int>(model_.nodes_.size()); }
+  bool IsRagged(int value) const {
+    return value < 0 && model_.inputs_[static_cast<size_t>(Node::OfModelInput(value))].ragged;
+  }
+  // The variables of a layer that has been called.
+  std::vector<int> VariablesOf(const Layer& layer) const;
   bool empty() const { return model_.nodes_.empty(); }
   void SetName(std::string name, bool functional) {
     model_.name_ = std::move(name);
     model_.functional_ = functional;
   }
+  void AddRow(SummaryRow row) { model_.rows_.push_back(std::move(row)); }
   // Returns the finished model. The builder is empty afterwards.
   Model Finish(CompileConfig compile_config, std::string canonical_json);
 
  private:
-  std::string UniqueName(absl::string_view class_name);
   // The input of the model that has the ids of `layer` for the values of input `value`.
   absl::StatusOr<int> AddMappedInput(const ReadLayer& layer, int value);
   // Adds a node of `layer`, which is not only a map.
   absl::StatusOr<int> AddLayerNode(const ReadLayer& layer, const std::vector<int>& inputs);
   // Adds the nodes of the masks that `node` takes, and makes them its inputs.
   absl::Status TakeMasks(Node& node);
-  bool IsRagged(int value) const;
   // INVALID_ARGUMENT if the output has a mask, which the loss would have to read.
   absl::Status CheckOutputMask() const;
   absl::Status CheckTextInputs() const;
   absl::Status CheckRagged() const;
   absl::Status CheckRaggedPair(const Node& node) const;
   absl::Status AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node);
+  void FinishStatistics();
 
   Model model_;
   StepMasks masks_;
@@ -96,9 +120,5 @@ class ModelBuilder {
 
 // Accepts float32 as a string, or as a policy object of Keras 2 ("Policy") or 3 ("DTypePolicy").
 void CheckDtype(absl::string_view field, ConfigReader& config);
-
-// Reads the config of a Functional model into the builder.
-absl::Status ReadFunctional(const nlohmann::json& config, absl::Span<const int64_t> lines,
-                            ModelBuilder& builder);
 
 }  // namespace cairn::nn

@@ -2,8 +2,6 @@
 // terminal of 80 columns its three columns are 31, 22 and 13 characters wide, plus a blank on each side. The
 // table of a graph has a fourth column with each layer's connections; its widths are 19, 17, 10 and 17.
 #include <algorithm>
-#include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,41 +114,13 @@ class Table {
   bool has_rows_ = false;
 };
 
-std::string KerasShape(const Shape& shape) {
-  return absl::StrCat("(None", shape.rank() > 0 ? ", " : "", absl::StrJoin(shape.dims(), ", "), ")");
-}
-
-// [node] The number of its layer's call.
-std::vector<int> CallNumbers(const Model& model) {
-  std::map<const Layer*, int> calls;
-  std::vector<int> numbers;
-  for (const Node& node : model.nodes()) numbers.push_back(calls[node.layer.get()]++);
-  return numbers;
-}
-
-// "conv2d[0][0], add[0][0]": the layer, the number of its call, and the number of the output.
-std::string Connections(const Model& model, absl::Span<const int> call_numbers, const Node& node) {
-  std::vector<std::string> connections;
-  for (const int input : node.own_inputs()) {
-    if (input < 0) {
-      const ModelInput& from = model.inputs()[static_cast<size_t>(-1 - input)];
-      connections.push_back(
-          absl::StrCat(from.ids_layer != nullptr ? from.ids_layer->name() : from.name, "[0][0]"));
-      continue;
-    }
-    const auto& layer = model.nodes()[static_cast<size_t>(input)].layer;
-    connections.push_back(absl::StrCat(layer->name(), "[", call_numbers[static_cast<size_t>(input)], "][0]"));
-  }
-  return absl::StrJoin(connections, ", ");
-}
-
+// Whether each layer reads only the one before, once.
 bool IsChain(const Model& model) {
-  int before = Node::OfModelInput(0);
-  for (size_t index = 0; index < model.nodes().size(); ++index) {
-    const Node& node = model.nodes()[index];
-    if (node.layer->is_mask()) continue;
-    if (node.own_inputs().size() != 1 || node.inputs[0] != before) return false;
-    before = static_cast<int>(index);
+  if (!model.functional()) return true;
+  const std::vector<SummaryRow>& rows = model.rows();
+  for (size_t i = 1; i < rows.size(); ++i) {
+    const std::vector<std::string>& inputs = rows[i].connected_to;
+    if (inputs.size() != 1 || inputs[0] != absl::StrCat(rows[i - 1].name, "[0][0]")) return false;
   }
   return model.inputs().size() == 1;
 }
@@ -165,27 +135,13 @@ std::string SummaryTable(const Model& model) {
     return row;
   };
   table.AddHeader(cells({"Layer (type)", "Output Shape", "Param #"}, "Connected to"));
-  std::set<std::string> inputs;
-  for (const ModelInput& input : model.inputs()) {
-    const std::string shape = input.ragged ? "(None, None)" : KerasShape(input.shape);
-    if (model.functional() && inputs.insert(input.name).second)  // a Sequential does not show its input
-      table.AddRow(cells({absl::StrCat(input.name, " (InputLayer)"), shape, "0"}, "-"));
-    if (input.ids_layer == nullptr) continue;
-    table.AddRow(
-        cells({absl::StrCat(input.ids_layer->name(), " (", input.ids_layer->class_name(), ")"), shape, "0"},
-              absl::StrCat(input.name, "[0][0]")));
-  }
-  const std::vector<int> call_numbers = CallNumbers(model);
-  std::set<const Layer*> shown;
-  for (const Node& node : model.nodes()) {
-    if (node.layer->is_mask() || !shown.insert(node.layer.get()).second) continue;  // one row for all calls
+  for (const SummaryRow& row : model.rows()) {
     int64_t parameters = 0;
-    for (int variable : node.variables) {
+    for (const int variable : row.variables)
       parameters += model.variables()[static_cast<size_t>(variable)].shape.num_elements();
-    }
-    table.AddRow(cells({absl::StrCat(node.layer->name(), " (", node.layer->class_name(), ")"),
-                        KerasShape(node.output_shape), WithCommas(parameters)},
-                       Connections(model, call_numbers, node)));
+    table.AddRow(
+        cells({absl::StrCat(row.name, " (", row.class_name, ")"), row.output_shape, WithCommas(parameters)},
+              row.connected_to.empty() ? "-" : absl::StrJoin(row.connected_to, ", ")));
   }
   int64_t trainable = 0;
   for (const ModelVariable& variable : model.variables()) {

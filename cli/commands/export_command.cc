@@ -1,13 +1,16 @@
+#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands/command.h"
 #include "common/core/status.h"
 #include "common/flags/flag_table.h"
 #include "common/flags/flags.h"
+#include "nn/input_sizes.h"
 #include "worker/embedding/table_rows.h"
 #include "worker/export/model_files.h"
 #include "worker/export/weights.h"
@@ -31,7 +34,9 @@ class ExportCommand final : public Command {
          {"-o, --output FILE", &output_, "File to write: .onnx or .safetensors", {}, kRequired},
          {"--model FILE", &model_,
           "Model file: Keras JSON, .keras or .h5 [the model in WEIGHTS; needed for .safetensors, .npz and "
-          ".h5 files without a model]"}});
+          ".h5 files without a model]"},
+         {"--input_shape [INPUT:]SIZE,...", Parsed(&input_shapes_, &nn::ParseInputSizes),
+          "Shape of an example, for sizes that the model file leaves open, such as 224,224,3"}});
   }
 
   int Run(const CLI::App&) override {
@@ -48,7 +53,8 @@ class ExportCommand final : public Command {
 
  private:
   absl::Status Write() const {
-    CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained, worker::LoadTrainedModel(weights_, model_));
+    CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained,
+                           worker::LoadTrainedModel(weights_, model_, {.given = input_shapes_}));
     std::map<std::string, std::string> metadata;
     if (trained.global_step.has_value()) metadata["global_step"] = absl::StrCat(*trained.global_step);
     std::optional<worker::TableRows> tables;
@@ -58,6 +64,7 @@ class ExportCommand final : public Command {
   }
 
   std::string weights_, output_, model_;
+  std::map<std::string, std::vector<int64_t>> input_shapes_;
 };
 
 }  // namespace

@@ -95,7 +95,7 @@ class PlanCommand final : public Command {
   }
 
   int Run(const CLI::App&) override {
-    const auto model = worker::ReadModelFile(model_);
+    const auto model = worker::ReadModelFile(model_, {.given = options_.input_shapes});
     if (!model.ok()) return static_cast<int>(UsageError(kPlanProgram, model.status().message()));
     if (!memory_limit_.empty()) assumptions_.memory_limit = ParseMemorySize(memory_limit_).value();
     const auto tables = PlanTables(options_, *model, servers_, input_.workers, assumptions_);

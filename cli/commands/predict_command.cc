@@ -105,6 +105,10 @@ class PredictCommand final : public Command {
           "Model file: Keras JSON, .keras or .h5 [the model in WEIGHTS; needed for .safetensors, .npz and "
           ".h5 "
           "files without a model]"},
+         {"--input_shape [INPUT:]SIZE,...", Parsed(&options_.input_shapes, &nn::ParseInputSizes),
+          "Shape of an example, for sizes that the model file leaves open, such as 224,224,3 [that of the "
+          "examples in a "
+          ".npy or IDX file]"},
          {"--loss NAME", &options_.loss, "Loss function, by Keras' name [from the model file]"},
          {"--metrics NAME,...", &options_.metrics, "Metrics, by Keras' names [from the model file]"},
          {"--input_scale X",
@@ -195,6 +199,13 @@ class PredictCommand final : public Command {
     return options;
   }
 
+  // The shape of an example in the only file of INPUTS.
+  absl::StatusOr<Shape> ShapeOfExamples() const {
+    CAIRN_ASSIGN_OR_RETURN(const data::Array array, data::ReadArrayFile(inputs_.front()));
+    if (array.shape.rank() == 0) return Shape();
+    return Shape(array.shape.dims().subspan(1));
+  }
+
   // Reads one file for each input of the model.
   absl::StatusOr<data::Examples> ReadArrays(const worker::TrainedModel& trained) const {
     const nn::Model& model = trained.model;
@@ -249,7 +260,9 @@ class PredictCommand final : public Command {
 
   absl::Status PredictAndPrint() {
     CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained,
-                           worker::LoadTrainedModel(weights_, options_.model));
+                           worker::LoadTrainedModel(weights_, options_.model,
+                                                    {.given = options_.input_shapes,
+                                                     .in_data = [this] { return ShapeOfExamples(); }}));
     const nn::Model& model = trained.model;
     CAIRN_ASSIGN_OR_RETURN(data::Examples examples, ReadExamples(trained));
     if (static_cast<int64_t>(trained.data.class_names.size()) > model.output_shape().num_elements() + 1) {

@@ -22,7 +22,6 @@
 #include "common/system/limits.h"
 #include "worker/embedding/table_needs.h"
 #include "worker/embedding/table_plan.h"
-#include "worker/export/model_source.h"
 #include "worker/inputs/inputs.h"
 #include "worker/options/job.h"
 
@@ -99,7 +98,7 @@ class Preflight {
   }
 
   void LookAtModel() {
-    const auto model = worker::ReadModelFile(options_.model);
+    const auto model = worker::ReadModel(options_);
     if (!model.ok()) {
       Fault("model", model.status().message(), "`cairn model FILE` shows how a file is read");
       return;

@@ -91,6 +91,8 @@ struct LayerOpParams {
   absl::Span<const int> masked{};
   // The input is a ragged input of the model, [batch, 1] here, in memory as EmbeddingParams::ragged_mean describes.
   bool ragged = false;
+  // The gradients of statistics are multiplied by it: of several calls of a layer, each has a share.
+  float statistics_weight = 1;
 };
 
 class Layer {

@@ -26,13 +26,17 @@ struct BatchNormConfig {
 // Variables: gamma and beta if they exist, the moving mean and the moving variance.
 class BatchNormOp final : public LayerOp {
  public:
-  BatchNormOp(const BatchNormConfig& config, std::unique_ptr<kernels::BatchNorm> op,
-              std::unique_ptr<kernels::DeviceMemory> statistics,
-              std::unique_ptr<kernels::DeviceMemory> unused, kernels::Device& device)
+  struct Memory {
+    std::unique_ptr<kernels::DeviceMemory> statistics{};  // the batch's means, then its variances
+    std::unique_ptr<kernels::DeviceMemory> unused{};      // receives dx if it is not needed; otherwise null
+  };
+  // `share` multiplies by LayerOpParams::statistics_weight; null if that is 1.
+  BatchNormOp(const BatchNormConfig& config, std::unique_ptr<kernels::BatchNorm> op, Memory memory,
+              std::unique_ptr<kernels::UnaryOp> share, kernels::Device& device)
       : config_(config),
         op_(std::move(op)),
-        statistics_(std::move(statistics)),
-        unused_(std::move(unused)),
+        memory_(std::move(memory)),
+        share_(std::move(share)),
         device_(device) {}
 
   const kernels::TensorDesc& output() const override { return op_->output(); }
@@ -51,25 +55,29 @@ class BatchNormOp final : public LayerOp {
     const float* gamma = config_.scale ? args.variables[0] : nullptr;
     const float* used_mean = config_.frozen ? args.variables[mean_index()] : mean();
     const float* used_variance = config_.frozen ? args.variables[mean_index() + 1] : variance();
-    float* dx = unused_ == nullptr ? args.input_gradients[0] : unused_->data();
+    float* dx = memory_.unused == nullptr ? args.input_gradients[0] : memory_.unused->data();
     CAIRN_RETURN_IF_ERROR(op_->Backward(args.inputs[0], gamma, used_mean, used_variance, args.output_gradient,
                                         dx, config_.scale ? args.gradients[0] : nullptr,
                                         config_.center ? args.gradients[beta_index()] : nullptr));
-    CAIRN_RETURN_IF_ERROR(device_.CopyOnDevice(used_mean, args.gradients[mean_index()], channels()));
-    return device_.CopyOnDevice(used_variance, args.gradients[mean_index() + 1], channels());
+    CAIRN_RETURN_IF_ERROR(WriteStatistic(used_mean, args.gradients[mean_index()]));
+    return WriteStatistic(used_variance, args.gradients[mean_index() + 1]);
   }
 
  private:
+  absl::Status WriteStatistic(const float* from, float* to) {
+    return share_ != nullptr ? share_->Forward(from, to) : device_.CopyOnDevice(from, to, channels());
+  }
+
   size_t beta_index() const { return config_.scale ? 1 : 0; }
   size_t mean_index() const { return beta_index() + (config_.center ? 1 : 0); }
-  int64_t channels() const { return statistics_->num_floats() / 2; }
-  float* mean() { return statistics_->data(); }
-  float* variance() { return statistics_->data() + channels(); }
+  int64_t channels() const { return memory_.statistics->num_floats() / 2; }
+  float* mean() { return memory_.statistics->data(); }
+  float* variance() { return memory_.statistics->data() + channels(); }
 
   const BatchNormConfig config_;
   const std::unique_ptr<kernels::BatchNorm> op_;
-  const std::unique_ptr<kernels::DeviceMemory> statistics_;  // the batch's means, then its variances
-  const std::unique_ptr<kernels::DeviceMemory> unused_;  // receives dx if it is not needed; otherwise null
+  const Memory memory_;
+  const std::unique_ptr<kernels::UnaryOp> share_;
   kernels::Device& device_;
 };
 
@@ -122,7 +130,9 @@ class BatchNormalizationLayer final : public Layer {
     const bool needs_gradient = params.needs_input_gradients || axis + 1 != shape.rank();
     return MakeOnLastAxes(
         params.inputs[0], {axis}, (config_.scale ? size_t{1} : 0) + (config_.center ? size_t{1} : 0) + 2,
-        [&](const kernels::TensorDesc& last) { return MakeForLastAxis(last, needs_gradient, device); },
+        [&](const kernels::TensorDesc& last) {
+          return MakeForLastAxis(last, needs_gradient, params.statistics_weight, device);
+        },
         device);
   }
 
@@ -151,7 +161,7 @@ class BatchNormalizationLayer final : public Layer {
   int AxisOf(const Shape& input) const { return ResolveAxes({axis_}, input)->front(); }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeForLastAxis(const kernels::TensorDesc& input,
-                                                           bool needs_gradient,
+                                                           bool needs_gradient, float statistics_weight,
                                                            kernels::Device& device) const {
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeBatchNorm({.input = input,
                                                                 .epsilon = config_.epsilon,
@@ -159,15 +169,20 @@ class BatchNormalizationLayer final : public Layer {
                                                                 .center = config_.center,
                                                                 .frozen = config_.frozen}));
     const int64_t channels = input.shape[input.shape.rank() - 1];
-    CAIRN_ASSIGN_OR_RETURN(auto statistics,
+    BatchNormOp::Memory memory;
+    CAIRN_ASSIGN_OR_RETURN(memory.statistics,
                            device.Allocate(2 * channels, absl::StrCat("layer '", name(), "': statistics")));
-    std::unique_ptr<kernels::DeviceMemory> unused;
     if (!needs_gradient) {
-      CAIRN_ASSIGN_OR_RETURN(unused,
+      CAIRN_ASSIGN_OR_RETURN(memory.unused,
                              device.Allocate(input.num_floats(), absl::StrCat("layer '", name(), "'")));
     }
-    return std::make_unique<BatchNormOp>(config_, std::move(op), std::move(statistics), std::move(unused),
-                                         device);
+    std::unique_ptr<kernels::UnaryOp> share;
+    if (statistics_weight != 1) {
+      CAIRN_ASSIGN_OR_RETURN(
+          share, device.ops().MakeAffine(
+                     {.input = {.shape = {channels}}, .scale = {statistics_weight}, .offset = {0}}));
+    }
+    return std::make_unique<BatchNormOp>(config_, std::move(op), std::move(memory), std::move(share), device);
   }
 
   // gamma (x - mean) / sqrt(variance + epsilon) + beta, because ONNX's operation has the channels as its axis 1.

@@ -113,7 +113,8 @@ class Builder {
     const LayerOpParams params = {.inputs = descs,
                                   .needs_input_gradients = needs_gradients,
                                   .masked = node.masked,
-                                  .ragged = value(inputs[0]).ragged};
+                                  .ragged = value(inputs[0]).ragged,
+                                  .statistics_weight = node.statistics_weight};
     absl::StatusOr<std::unique_ptr<LayerOp>> op = absl::UnimplementedError("alone");
     if (IsOnlyUsedByNext(index)) {
       op = node.layer->MakeFusedOp(params, *model_.nodes()[index + 1].layer, device_);

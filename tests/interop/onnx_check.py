@@ -206,6 +206,15 @@ NETWORKS = {
          (layer("Concatenate", name="all"),
           [[["cosines", 0, 0], ["product", 0, 0], ["pairs", 0, 0], ["square", 0, 0]]]),
          (layer("Dense", name="scores", units=5), [[["all", 0, 0]]])], "scores"),
+    "nested": functional(
+        [IMAGE],
+        [(layer("Sequential", name="tower", layers=[
+            layer("Conv2D", filters=4, kernel_size=3), sequential(layer("BatchNormalization"))]), [[["image", 0, 0]], [["half", 0, 0]]]),
+         (layer("Rescaling", name="half", scale=0.5), [[["image", 0, 0]]]),
+         (layer("StochasticDepth", name="depth", drop_path_rate=0.5), [[["tower", 0, 0]]]),
+         (layer("CustomScaleLayer", name="sum", scale=0.25), [[["depth", 0, 0], ["tower", 1, 0]]]),
+         (layer("LayerScale", name="scaled", projection_dim=4, init_values=0.5), [[["sum", 0, 0]]]),
+         (layer("GlobalAveragePooling2D", name="scores"), [[["scaled", 0, 0]]])], "scores"),
     "nothing_to_do": sequential(ROW, layer("Dropout", rate=0.5)),
 }
 

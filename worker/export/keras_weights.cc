@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
@@ -23,8 +24,9 @@ namespace cairn::worker {
 namespace {
 
 struct FileWeight {
-  std::string name;     // "kernel"; in Keras 3 files, a number
-  std::string dataset;  // "layers/dense/vars/0"
+  std::string name;      // "kernel"; in Keras 3 files, a number
+  std::string dataset;   // "layers/dense/vars/0"
+  std::string listed{};  // in a file that lists its weights: "block/conv/kernel:0"
 };
 
 // A layer of the file that has weights.
@@ -32,7 +34,7 @@ struct FileLayer {
   // In Keras 3 files, the path of the layer's group, formed from the class and the order of the layers:
   // "layers/dense_1". In Keras 2 files, the layer's name.
   std::string path;
-  std::string name;  // the layer's name in its model; empty if the file lacks it
+  std::vector<std::string> names;  // as in ModelLayer; empty if the file lacks one
   std::vector<FileWeight> weights;
   // True if the weights are in the order of the layer's variables; false if they are matched by name.
   bool in_order = true;
@@ -40,22 +42,21 @@ struct FileLayer {
 
 // A layer of the model that has variables.
 struct ModelLayer {
-  std::string path;  // the layer's path in a Keras 3 file
-  std::string name;
+  std::string path;                // the layer's path in a Keras 3 file
+  std::vector<std::string> names;  // those of the models around it, then its own
   std::vector<const nn::ModelVariable*> variables;
 };
 
 std::vector<ModelLayer> LayersOf(const nn::Model& model) {
   std::vector<ModelLayer> layers;
   std::set<const nn::Layer*> seen;
-  std::map<std::string, int> of_class;
   for (const nn::Node& node : model.nodes()) {
-    if (!seen.insert(node.layer.get()).second) continue;
-    const std::string base = nn::SnakeCase(node.layer->class_name());
-    const int number = of_class[base]++;
-    if (node.variables.empty()) continue;
-    ModelLayer layer = {.path = absl::StrCat("layers/", base), .name = node.layer->name(), .variables = {}};
-    if (number > 0) absl::StrAppend(&layer.path, "_", number);
+    if (!seen.insert(node.layer.get()).second || node.variables.empty()) continue;
+    ModelLayer layer;
+    for (const nn::KerasGroup& group : node.groups) {
+      absl::StrAppend(&layer.path, layer.path.empty() ? "" : "/", "layers/", group.group);
+      layer.names.push_back(group.name);
+    }
     for (const int variable : node.variables)
       layer.variables.push_back(&model.variables()[static_cast<size_t>(variable)]);
     layers.push_back(std::move(layer));
@@ -73,9 +74,9 @@ bool IsOfVocabulary(absl::string_view path) {
   return absl::EndsWith(path, "/vars/idf_weights");
 }
 
-// The group of the layer that has the weights of `path`: those of recurrent layers are in a group `cell`, and those of
-// layers within Bidirectional and TimeDistributed in groups of these names.
-std::string OwnerOf(absl::string_view path) {
+// The group of the layer that has the weights of the group `path`: those of recurrent layers are in a group `cell`, and
+// those of layers within Bidirectional and TimeDistributed in groups of these names.
+std::string GroupOfLayer(absl::string_view path) {
   constexpr absl::string_view kParts[] = {"/cell", "/layer", "/forward_layer", "/backward_layer"};
   for (bool shortened = true; shortened;) {
     shortened = false;
@@ -84,7 +85,22 @@ std::string OwnerOf(absl::string_view path) {
   return std::string(path);
 }
 
-// Reads the layers of a Keras 3 file. The datasets are named layers/dense/vars/0; layers may be nested.
+// The names of the layers on the path of a group: tower and conv for "layers/functional/layers/conv2d". Empty if the
+// file lacks one.
+std::vector<std::string> NamesOn(const std::string& path, const Hdf5File& file) {
+  std::vector<std::string> names;
+  for (size_t slash = path.find('/'); slash != std::string::npos;) {
+    const size_t end = path.find('/', slash + 1);
+    const auto name = file.group_names().find(path.substr(0, end) + "/vars");
+    if (name == file.group_names().end()) return {};
+    names.push_back(name->second);
+    slash = end == std::string::npos ? end : path.find('/', end + 1);
+  }
+  return names;
+}
+
+// Reads the layers of a Keras 3 file. The datasets are named layers/dense/vars/0, and those of a model within the model
+// layers/functional/layers/dense/vars/0. `root` is "layers/", or what older versions wrote in its place.
 absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl::string_view root) {
   // [path of the layer][number of the weight]: dataset
   std::map<std::string, std::map<int, std::string>> found;
@@ -98,13 +114,11 @@ absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl
   }
   std::map<std::string, FileLayer> layers;  // by path
   for (const auto& [path, weights] : found) {
-    const std::string owner = OwnerOf(path);
-    const auto [at, fresh] = layers.try_emplace(owner);
-    FileLayer& layer = at->second;
-    if (fresh) {
-      layer.path = absl::StrCat("layers/", absl::StripPrefix(owner, root));
-      const auto name = file.group_names().find(owner + "/vars");
-      if (name != file.group_names().end()) layer.name = name->second;
+    const std::string group = GroupOfLayer(path);
+    FileLayer& layer = layers[group];
+    if (layer.weights.empty()) {
+      layer.path = absl::StrReplaceAll(group, {{root, "layers/"}});
+      layer.names = NamesOn(group, file);
     }
     std::vector<FileWeight> own;
     for (const auto& [number, dataset] : weights) {
@@ -131,7 +145,7 @@ void AddWeight(FileLayer& layer, const std::string& dataset) {
 }
 
 FileLayer NamedLayer(const std::string& name) {
-  return {.path = name, .name = name, .weights = {}, .in_order = false};
+  return {.path = name, .names = {name}, .weights = {}, .in_order = false};
 }
 
 // Reads the layers `names` below `root`, in a file that lists them. Names of layers and of weights may
@@ -150,6 +164,7 @@ absl::StatusOr<std::vector<FileLayer>> ListedLayers(const Hdf5File& file, absl::
       if (!file.shapes().contains(dataset))
         return absl::InvalidArgumentError(absl::StrCat("has no '", dataset, "'"));
       AddWeight(layer, dataset);
+      layer.weights.back().listed = weight;
     }
     if (!layer.weights.empty()) layers.push_back(std::move(layer));
   }
@@ -174,6 +189,69 @@ absl::StatusOr<std::vector<FileLayer>> LayersOfKeras2(const Hdf5File& file, absl
   return list;
 }
 
+// Whether a listed weight is a variable of a layer. A convolution by depth names its kernel in its own way in Keras 2.
+bool IsVariable(const FileWeight& weight, const nn::ModelVariable& variable) {
+  const std::string name = WeightName(variable.name);
+  return weight.name == name || (name == "kernel" && weight.name == "depthwise_kernel");
+}
+
+// Divides the list of a model within the model, which Keras 2 writes, among its layers. Keras names a weight by the
+// layer alone or also by models around it: "conv/kernel:0", "tower/conv/kernel", "outer/tower/conv/kernel".
+class NestedList {
+ public:
+  explicit NestedList(FileLayer& list) : list_(list) {}
+
+  // Removes the weights of `layer` from the list, and adds them to `into`. `exact`: without models around those of
+  // `layer`, because a layer's name may have slashes and end like another's.
+  void Take(const ModelLayer& layer, bool exact, FileLayer& into) {
+    for (auto from = layer.names.begin(); from != layer.names.end(); ++from) {
+      const std::string name = absl::StrJoin(from, layer.names.end(), "/");
+      for (const nn::ModelVariable* variable : layer.variables) {
+        const auto has = [&](const FileWeight& weight) { return IsVariable(weight, *variable); };
+        if (std::any_of(into.weights.begin(), into.weights.end(), has)) continue;
+        const auto found =
+            std::find_if(list_.weights.begin(), list_.weights.end(), [&](const FileWeight& weight) {
+              if (!has(weight)) return false;
+              const absl::string_view owner = OwnerOf(weight);
+              return owner == name || (!exact && absl::EndsWith(owner, absl::StrCat("/", name)));
+            });
+        if (found == list_.weights.end()) continue;
+        into.weights.push_back(std::move(*found));
+        list_.weights.erase(found);
+      }
+    }
+  }
+
+ private:
+  // "tower/conv" for "tower/conv/kernel".
+  static absl::string_view OwnerOf(const FileWeight& weight) {
+    return absl::string_view(weight.listed).substr(0, weight.listed.rfind('/'));
+  }
+
+  FileLayer& list_;
+};
+
+// Replaces each model within the model by its layers.
+void DivideNested(const std::vector<ModelLayer>& model, std::vector<FileLayer>& file) {
+  std::vector<FileLayer> divided;
+  for (FileLayer& entry : file) {
+    std::vector<std::pair<const ModelLayer*, FileLayer>> inner;
+    for (const ModelLayer& layer : model) {
+      if (entry.in_order || layer.names.size() < 2 || layer.names[0] != entry.path) continue;
+      inner.push_back({&layer, {.path = entry.path, .names = layer.names, .weights = {}, .in_order = false}});
+    }
+    NestedList list(entry);
+    for (const bool exact : {true, false}) {
+      for (auto& [layer, weights] : inner) list.Take(*layer, exact, weights);
+    }
+    for (auto& [layer, weights] : inner) {
+      if (!weights.weights.empty()) divided.push_back(std::move(weights));
+    }
+    if (!entry.weights.empty()) divided.push_back(std::move(entry));
+  }
+  file = std::move(divided);
+}
+
 absl::StatusOr<std::vector<FileLayer>> LayersOf(const Hdf5File& file) {
   const auto holds = [&](const char* root) {
     const auto first = file.shapes().lower_bound(root);
@@ -184,35 +262,51 @@ absl::StatusOr<std::vector<FileLayer>> LayersOf(const Hdf5File& file) {
   return LayersOfKeras2(file, holds("model_weights/") ? "model_weights/" : "");
 }
 
-// Indexes the file's layers by name or by path. The caller looks up the model's layers by the same key. Names
-// are used if they match the model's. They are also used if every layer of the file has a name and the paths
-// do not match the model's. Otherwise paths are used.
-std::map<std::string, const FileLayer*> Index(const std::vector<FileLayer>& file,
-                                              const std::vector<ModelLayer>& model, bool& by_name) {
-  std::map<std::string, const FileLayer*> names, paths;
-  for (const FileLayer& layer : file) {
-    names[layer.name] = &layer;
-    paths[layer.path] = &layer;
+// The property that identifies a layer in the file and in the model.
+enum class LayerKey {
+  kName,      // the names of the models around it, and its own
+  kPath,      // classes and order
+  kLastName,  // its own name, for a file of nested models that is read into one without them
+};
+
+template <typename Layer>
+std::string KeyOf(const Layer& layer, LayerKey key) {
+  if (key == LayerKey::kPath || layer.names.empty()) return key == LayerKey::kPath ? layer.path : "";
+  return key == LayerKey::kName ? absl::StrJoin(layer.names, "/") : layer.names.back();
+}
+
+// The file's layers by their keys.
+using FileIndex = std::map<std::string, const FileLayer*>;
+FileIndex IndexBy(LayerKey key, const std::vector<FileLayer>& file) {
+  FileIndex index;
+  for (const FileLayer& layer : file) index[KeyOf(layer, key)] = &layer;
+  return index;
+}
+
+// The first kind of key by which the layers of the file are those of the model. If there is none, it is names, if the
+// file has them, or else paths.
+LayerKey ChooseKey(const std::vector<FileLayer>& file, const std::vector<ModelLayer>& model) {
+  for (const LayerKey key : {LayerKey::kName, LayerKey::kPath, LayerKey::kLastName}) {
+    const FileIndex index = IndexBy(key, file);
+    const bool all = index.size() == file.size() && file.size() == model.size() &&
+                     std::all_of(model.begin(), model.end(),
+                                 [&](const ModelLayer& layer) { return index.count(KeyOf(layer, key)) > 0; });
+    if (all) return key;
   }
-  const auto all = [&](const auto& map, std::string ModelLayer::* key) {
-    return map.size() == file.size() && file.size() == model.size() &&
-           std::all_of(model.begin(), model.end(),
-                       [&](const auto& layer) { return map.count(layer.*key) > 0; });
-  };
-  by_name = all(names, &ModelLayer::name) || (!all(paths, &ModelLayer::path) && names.count("") == 0);
-  return by_name ? names : paths;
+  const bool named =
+      std::none_of(file.begin(), file.end(), [](const FileLayer& layer) { return layer.names.empty(); });
+  const bool nested =
+      std::any_of(model.begin(), model.end(), [](const ModelLayer& layer) { return layer.names.size() > 1; });
+  return !named ? LayerKey::kPath : nested ? LayerKey::kName : LayerKey::kLastName;
 }
 
 // Returns the weight of `layer` for `variable`, which is the layer's variable number `position` in the model;
 // null if the file has none.
 const FileWeight* Find(const FileLayer& layer, size_t position, const nn::ModelVariable& variable) {
   if (layer.in_order) return position < layer.weights.size() ? &layer.weights[position] : nullptr;
-  const std::string name = WeightName(variable.name);
   std::vector<const FileWeight*> found;
-  for (const FileWeight& weight : layer.weights) {
-    if (weight.name == name || (name == "kernel" && weight.name == "depthwise_kernel"))
-      found.push_back(&weight);
-  }
+  for (const FileWeight& weight : layer.weights)
+    if (IsVariable(weight, variable)) found.push_back(&weight);
   if (found.size() < 2) return found.empty() ? nullptr : found[0];
   // Both layers of a Bidirectional have a kernel. The variable's name is "bidirectional/forward_lstm/lstm_cell/kernel".
   const std::vector<std::string> parts = absl::StrSplit(variable.name, '/');
@@ -240,9 +334,10 @@ absl::Status ReadLayer(const Hdf5File& file, const FileLayer& from, const ModelL
     const auto wanted = [](std::string* out, const nn::ModelVariable* variable) {
       absl::StrAppend(out, WeightName(variable->name), " ", variable->shape.ToString());
     };
-    return absl::InvalidArgumentError(absl::StrCat(
-        "layer '", to.name, "' (", from.path, ") has ", absl::StrJoin(from.weights, ", ", stored),
-        "; in the model it has ", absl::StrJoin(to.variables, ", ", wanted)));
+    return absl::InvalidArgumentError(absl::StrCat("layer '", KeyOf(to, LayerKey::kName), "' (", from.path,
+                                                   ") has ", absl::StrJoin(from.weights, ", ", stored),
+                                                   "; in the model it has ",
+                                                   absl::StrJoin(to.variables, ", ", wanted)));
   }
   for (size_t i = 0; i < weights.size(); ++i) {
     const nn::ModelVariable& variable = *to.variables[i];
@@ -263,25 +358,26 @@ absl::StatusOr<data::SharedBytes> ReadHdf5Bytes(const std::string& path) {
 // `parameters`: in the model's flat order.
 absl::Status ReadWeights(data::SharedBytes bytes, const nn::Model& model, absl::Span<float> parameters) {
   CAIRN_ASSIGN_OR_RETURN(const Hdf5File file, Hdf5File::Open(std::move(bytes)));
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<FileLayer> stored, LayersOf(file));
+  CAIRN_ASSIGN_OR_RETURN(std::vector<FileLayer> stored, LayersOf(file));
   const std::vector<ModelLayer> layers = LayersOf(model);
-  bool by_name = false;
-  std::map<std::string, const FileLayer*> index = Index(stored, layers, by_name);
+  DivideNested(layers, stored);
+  const LayerKey key = ChooseKey(stored, layers);
+  FileIndex index = IndexBy(key, stored);
   for (const ModelLayer& layer : layers) {
-    const auto found = index.find(by_name ? layer.name : layer.path);
+    const auto found = index.find(KeyOf(layer, key));
     if (found == index.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("has no layer '", layer.name, "'; it has ",
-                       absl::StrJoin(stored, ", ", [](std::string* out, const FileLayer& other) {
-                         absl::StrAppend(out, other.name.empty() ? other.path : other.name);
+          absl::StrCat("has no layer '", KeyOf(layer, LayerKey::kName), "'; it has ",
+                       absl::StrJoin(stored, ", ", [key](std::string* out, const FileLayer& other) {
+                         absl::StrAppend(out, KeyOf(other, key));
                        })));
     }
     CAIRN_RETURN_IF_ERROR(ReadLayer(file, *found->second, layer, parameters));
     index.erase(found);
   }
-  for (const auto& [key, layer] : index) {
+  for (const auto& [name, layer] : index) {
     return absl::InvalidArgumentError(
-        absl::StrCat("layer '", key, "' (", layer->path, ") is not in the model"));
+        absl::StrCat("layer '", name, "' (", layer->path, ") is not in the model"));
   }
   return absl::OkStatus();
 }

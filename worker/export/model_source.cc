@@ -35,27 +35,27 @@ ModelFileKind KindOf(absl::string_view bytes) {
   return absl::StartsWith(bytes, kHdf5Magic) ? ModelFileKind::kHdf5 : ModelFileKind::kText;
 }
 
-absl::StatusOr<nn::Model> ReadArchive(const std::string& path) {
+absl::StatusOr<nn::Model> ReadArchive(const std::string& path, const nn::InputSizes& sizes) {
   CAIRN_ASSIGN_OR_RETURN(const data::ZipFile archive, data::ZipFile::Open(path));
   CAIRN_ASSIGN_OR_RETURN(const data::SharedBytes config,
                          ReadMember(archive, path, kConfigMember, kMaxConfigBytes));
   if (archive.Has(kMetadataMember))
     CAIRN_RETURN_IF_ERROR(ReadMember(archive, path, kMetadataMember, kMaxConfigBytes));
   const std::string name = absl::StrCat(path, "/", kConfigMember);
-  if (!MayHaveVocabularies(TextOf(config))) return nn::Model::FromJson(TextOf(config), name);
+  if (!MayHaveVocabularies(TextOf(config))) return nn::Model::FromJson(TextOf(config), name, sizes);
   CAIRN_ASSIGN_OR_RETURN(json model, ParseJson(TextOf(config), name));
   CAIRN_RETURN_IF_ERROR(AddVocabularies(archive, path, model));
-  return nn::Model::FromJson(model.dump(), name);
+  return nn::Model::FromJson(model.dump(), name, sizes);
 }
 
-absl::StatusOr<nn::Model> ReadJsonFile(const std::string& path) {
+absl::StatusOr<nn::Model> ReadJsonFile(const std::string& path, const nn::InputSizes& sizes) {
   CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   if (MayHaveVocabularies(text)) {
     CAIRN_ASSIGN_OR_RETURN(json model, ParseJson(text, path));
     CAIRN_ASSIGN_OR_RETURN(const bool any, ReadVocabularyFiles(path, model));
-    if (any) return nn::Model::FromJson(model.dump(), path);
+    if (any) return nn::Model::FromJson(model.dump(), path, sizes);
   }
-  return nn::Model::FromJson(text, path);
+  return nn::Model::FromJson(text, path, sizes);
 }
 
 // Returns a JSON array of the root's attributes model_config and training_config, with null for an absent
@@ -79,7 +79,8 @@ json CompileConfigOf(json training) {
   return training;
 }
 
-absl::StatusOr<nn::Model> ReadHdf5(data::SharedBytes bytes, const std::string& path) {
+absl::StatusOr<nn::Model> ReadHdf5(data::SharedBytes bytes, const std::string& path,
+                                   const nn::InputSizes& sizes) {
   const auto configs = ReadTextInChild(kMaxConfigBytes, {.memory_bytes = 4 * kMaxConfigBytes},
                                        [&] { return ReadConfigs(bytes); });
   if (!configs.ok()) return Annotate(configs.status(), path);
@@ -90,7 +91,7 @@ absl::StatusOr<nn::Model> ReadHdf5(data::SharedBytes bytes, const std::string& p
         absl::StrCat(path, ": contains only weights and no model_config: give the model by --model"));
   }
   if (model.is_object() && !both[1].is_null()) model["compile_config"] = CompileConfigOf(std::move(both[1]));
-  return nn::Model::FromJson(model.dump(), absl::StrCat(path, "/model_config"));
+  return nn::Model::FromJson(model.dump(), absl::StrCat(path, "/model_config"), sizes);
 }
 
 }  // namespace
@@ -119,12 +120,12 @@ absl::StatusOr<data::SharedBytes> ReadMember(const data::ZipFile& archive, const
   return bytes;
 }
 
-absl::StatusOr<nn::Model> ReadModelFile(const std::string& path) {
+absl::StatusOr<nn::Model> ReadModelFile(const std::string& path, const nn::InputSizes& sizes) {
   CAIRN_ASSIGN_OR_RETURN(const ModelFileKind kind, KindOfModelFile(path));
-  if (kind == ModelFileKind::kKerasArchive) return ReadArchive(path);
-  if (kind == ModelFileKind::kText) return ReadJsonFile(path);
+  if (kind == ModelFileKind::kKerasArchive) return ReadArchive(path, sizes);
+  if (kind == ModelFileKind::kText) return ReadJsonFile(path, sizes);
   CAIRN_ASSIGN_OR_RETURN(data::SharedBytes bytes, data::ReadFileBytes(path));
-  return ReadHdf5(std::move(bytes), path);
+  return ReadHdf5(std::move(bytes), path, sizes);
 }
 
 bool HasWeights(const std::string& path) {

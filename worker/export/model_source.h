@@ -10,6 +10,7 @@
 #include "data/array.h"
 #include "data/array/zip_file.h"
 #include "data/file/byte_reader.h"
+#include "nn/input_sizes.h"
 #include "nn/model.h"
 
 namespace cairn::worker {
@@ -31,8 +32,8 @@ absl::StatusOr<data::SharedBytes> ReadMember(const data::ZipFile& archive, const
 
 // The network that `path` describes, with the settings of compile() if the file has them. Returns
 // Model::FromJson()'s errors, and INVALID_ARGUMENT for a damaged file or an .h5 that holds only weights. All
-// errors name the file.
-absl::StatusOr<nn::Model> ReadModelFile(const std::string& path);
+// errors name the file. `sizes` fix those of the inputs that the file leaves open.
+absl::StatusOr<nn::Model> ReadModelFile(const std::string& path, const nn::InputSizes& sizes = {});
 
 // Whether a file that ReadModelFile() reads also holds values for the model's variables.
 bool HasWeights(const std::string& path);

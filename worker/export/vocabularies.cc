@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/core/json.h"
 #include "common/core/status.h"
@@ -39,7 +40,7 @@ bool IsLookup(const json& layer) {
   return class_name == "StringLookup" || class_name == "IntegerLookup";
 }
 
-// Calls `visit(layer)` for each entry of the model's list of layers.
+// Calls `visit(layer)` for each entry of the model's list of layers, not for those of models within it.
 template <typename Visit>
 absl::Status ForEachLayer(json& model, Visit visit) {
   if (!model.is_object() || !model.contains("config")) return absl::OkStatus();
@@ -98,20 +99,37 @@ absl::StatusOr<std::string> ReadIdfWeights(data::SharedBytes bytes) {
   return found.dump();
 }
 
+bool IsModel(const json& layer) {
+  const json config = layer.is_object() ? layer.value("config", json()) : json();
+  return config.is_object() && config.contains("layers");
+}
+
 // Reads the members of an archive that belong to its layers.
 class ArchiveReader {
  public:
   ArchiveReader(const data::ZipFile& archive, const std::string& path) : archive_(archive), path_(path) {}
 
-  absl::Status AddTo(json& layer) {
-    if (!layer.is_object() || !layer.value("class_name", json()).is_string()) return absl::OkStatus();
-    // As for weights: Keras numbers the layers of each class.
-    std::string folder = nn::SnakeCase(layer["class_name"].get<std::string>());
-    if (const int number = of_class_[folder]++; number > 0) absl::StrAppend(&folder, "_", number);
+  // `folders`: those of the models around the layers, of which the model itself has none.
+  absl::Status AddToLayers(const std::vector<std::string>& folders, json& model) {
+    std::map<std::string, int> of_class;  // [class, in snake case] how many layers have come
+    return ForEachLayer(model, [&](json& layer) -> absl::Status {
+      if (!layer.is_object() || !layer.value("class_name", json()).is_string()) return absl::OkStatus();
+      // As for weights: Keras numbers the layers of each class.
+      std::string folder = nn::SnakeCase(layer["class_name"].get<std::string>());
+      if (const int number = of_class[folder]++; number > 0) absl::StrAppend(&folder, "_", number);
+      std::vector<std::string> of_layer = folders;
+      of_layer.push_back(std::move(folder));
+      return IsModel(layer) ? AddToLayers(of_layer, layer) : AddTo(of_layer, layer);
+    });
+  }
+
+ private:
+  absl::Status AddTo(const std::vector<std::string>& folders, json& layer) {
     if (!IsLookup(layer)) return absl::OkStatus();
     json& config = layer["config"];
     for (const char* root : kRoots) {
-      const std::string of_layer = absl::StrCat(root, "/", folder);
+      const std::string of_layer =
+          absl::StrCat(root, "/", absl::StrJoin(folders, absl::StrCat("/", root, "/")));
       const std::string member = absl::StrCat("assets/", of_layer, "/vocabulary.txt");
       if (config.value("vocabulary", json()).is_null() && archive_.Has(member)) {
         CAIRN_ASSIGN_OR_RETURN(const auto bytes, ReadMember(archive_, path_, member, kMaxVocabularyBytes));
@@ -127,7 +145,6 @@ class ArchiveReader {
     return absl::OkStatus();
   }
 
- private:
   absl::Status ReadWeights() {
     if (idf_weights_) return absl::OkStatus();
     idf_weights_ = json::object();
@@ -143,8 +160,7 @@ class ArchiveReader {
 
   const data::ZipFile& archive_;
   const std::string path_;
-  std::map<std::string, int> of_class_;  // [class, in snake case] how many layers have come
-  std::optional<json> idf_weights_;      // by the layer's path
+  std::optional<json> idf_weights_;  // by the layer's path
 };
 
 }  // namespace
@@ -154,13 +170,17 @@ bool MayHaveVocabularies(absl::string_view json) {
 }
 
 absl::Status AddVocabularies(const data::ZipFile& archive, const std::string& path, json& model) {
-  ArchiveReader reader(archive, path);
-  return ForEachLayer(model, [&](json& layer) { return reader.AddTo(layer); });
+  return ArchiveReader(archive, path).AddToLayers({}, model);
 }
 
 absl::StatusOr<bool> ReadVocabularyFiles(const std::string& path, json& model) {
   bool any = false;
   CAIRN_RETURN_IF_ERROR(ForEachLayer(model, [&](json& layer) -> absl::Status {
+    if (IsModel(layer)) {
+      CAIRN_ASSIGN_OR_RETURN(const bool inner, ReadVocabularyFiles(path, layer));
+      any = any || inner;
+      return absl::OkStatus();
+    }
     if (!IsLookup(layer) || !layer["config"].value("vocabulary", json()).is_string()) return absl::OkStatus();
     json& vocabulary = layer["config"]["vocabulary"];
     const std::string file =

@@ -314,13 +314,14 @@ absl::StatusOr<InitialWeights> LoadWeights(const std::string& path, const nn::Mo
   return CatchOutOfMemory(path, [&] { return LoadInitial(path, described, plan); });
 }
 
-absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file) {
+absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file,
+                                              const nn::InputSizes& sizes) {
   if (!IsDirectory(path)) {
     if (model_file.empty() && !IsKerasWeightsFile(path)) {
       return absl::InvalidArgumentError(
           absl::StrCat("--model: ", path, " contains only values: give the model's file"));
     }
-    CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModelFile(model_file.empty() ? path : model_file));
+    CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModelFile(model_file.empty() ? path : model_file, sizes));
     CAIRN_ASSIGN_OR_RETURN(TrainedModel trained,
                            CatchOutOfMemory(path, [&] { return LoadWithTables(path, std::move(model)); }));
     CAIRN_ASSIGN_OR_RETURN(trained.data, ReadDataRecord(path));
@@ -329,7 +330,7 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std
   CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
   auto model = model_file.empty() ? nn::Model::FromJson(checkpoint.model_json(),
                                                         absl::StrCat(checkpoint.directory(), "/model.json"))
-                                  : ReadModelFile(model_file);
+                                  : ReadModelFile(model_file, sizes);
   CAIRN_RETURN_IF_ERROR(model);
   std::set<std::string> dynamic;
   for (const TableRun& table : checkpoint.run().tables.value_or(std::vector<TableRun>())) {

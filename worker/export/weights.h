@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "nn/input_sizes.h"
 #include "nn/model.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/embedding/table_plan.h"
@@ -66,7 +67,9 @@ struct TrainedModel {
 
 // Loads the values of `path`, as LoadWeights() does, for the model in `model_file`. If `model_file` is empty,
 // the model is the one that the checkpoint was written with, or that the .keras file or the whole-model .h5
-// file contains; INVALID_ARGUMENT if `path` has no model.
-absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file);
+// file contains; INVALID_ARGUMENT if `path` has no model. `sizes` as in ReadModelFile(); those of a checkpoint's model
+// are fixed.
+absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& path, const std::string& model_file,
+                                              const nn::InputSizes& sizes = {});
 
 }  // namespace cairn::worker

@@ -130,10 +130,24 @@ void Continue(const DataRecord& resumed, Preprocessing& now, std::vector<data::N
   if (resumed.preprocessing->columns) now.columns = resumed.preprocessing->columns;
 }
 
+// The shape of an example in the data, as far as it does not depend on the model.
+absl::StatusOr<Shape> ShapeInData(const data::DataOptions& options) {
+  if (options.path.empty()) return absl::InvalidArgumentError("there is no --data_dir");
+  data::DataOptions first = options;
+  first.limit = 1;
+  CAIRN_ASSIGN_OR_RETURN(const data::TrainingData data, data::LoadTrainingData(first));
+  return data.train->example_shape();
+}
+
 }  // namespace
 
+absl::StatusOr<nn::Model> ReadModel(const TrainOptions& options) {
+  return ReadModelFile(options.model, {.given = options.input_shapes,
+                                       .in_data = [&options] { return ShapeInData(options.data); }});
+}
+
 absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
-  CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModelFile(options.model));
+  CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModel(options));
   CAIRN_ASSIGN_OR_RETURN(const nn::LossSpec loss, MakeLoss(options, model));
   CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
   CAIRN_ASSIGN_OR_RETURN(auto metrics, MakeMetrics(options, model, loss));

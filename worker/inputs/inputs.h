@@ -34,6 +34,10 @@ struct Inputs {
   const nn::Model& trained() const { return tables.has_value() ? tables->model.model : model; }
 };
 
+// The model of `options`. Sizes of its inputs that the file leaves open are those of --input_shape, or else, for a
+// model with one input, of the examples in the data. Blocks on the disk.
+absl::StatusOr<nn::Model> ReadModel(const TrainOptions& options);
+
 // The options for reading the training data of `options` for `model`.
 data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& model);
 

@@ -13,6 +13,7 @@
 #include "common/net/data_channel/transport.h"
 #include "common/system/cores.h"
 #include "data/csv/csv_schema.h"
+#include "nn/input_sizes.h"
 
 namespace cairn::worker {
 namespace {
@@ -249,6 +250,10 @@ void AddDataFlags(CLI::App& app, TrainOptions& options) {
         "Directory with IDX, .npy, CIFAR, CSV, TFRecord, Criteo, libsvm or image files or with mnist.npz; or "
         "one "
         "file"},
+       {"--input_shape [INPUT:]SIZE,...", Parsed(&options.input_shapes, &nn::ParseInputSizes),
+        "Shape of an example, for sizes that the model file leaves open, such as 224,224,3 or, for several "
+        "inputs, "
+        "image:224,224,3,mask:224,224,1 [that of the data]"},
        {"--input_scale X", &options.data.input_scale,
         "Factor of float inputs [1/255 for bytes, unless the model rescales them itself; "
         "otherwise 1]",

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "data/dataset.h"
@@ -65,6 +67,8 @@ struct TrainOptions {
 
   // Model.
   std::string model;  // --model: Keras JSON or .keras file
+  // --input_shape: the shapes of examples by the names of inputs, for sizes that the model file leaves open.
+  std::map<std::string, std::vector<int64_t>> input_shapes;
 
   // Data. The flags are --data_dir, --input_scale, --limit_examples, --csv_separator, --label_column,
   // --label_threshold, --feature_column, --missing_value, --max_bad_rows, --hash_ids, --class_weight and --augment; the

@@ -20,7 +20,6 @@
 #include "worker/devices/device_choice.h"
 #include "worker/export/data_record.h"
 #include "worker/export/model_files.h"
-#include "worker/export/model_source.h"
 #include "worker/inputs/training_set.h"
 #include "worker/options/device_flags.h"
 #include "worker/options/job.h"
@@ -86,7 +85,7 @@ ExitCode WorkerTask::Run() {
 }
 
 absl::Status WorkerTask::Validate() {
-  CAIRN_ASSIGN_OR_RETURN(described_, ReadModelFile(options_.model));
+  CAIRN_ASSIGN_OR_RETURN(described_, ReadModel(options_));
   CAIRN_ASSIGN_OR_RETURN(assignment_, FindAssignment(*described_, options_, cluster_));
   return assignment_.has_value() ? RefuseTablesOfDividedModel(options_, *described_) : absl::OkStatus();
 }

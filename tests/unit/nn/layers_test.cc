@@ -128,6 +128,23 @@ constexpr char kCrossed[] = R"({"class_name": "Functional", "config": {"name": "
   {"class_name": "Dense", "config": {"name": "scores", "units": 5}, "inbound_nodes": [["all"]]}
   ], "input_layers": [["left", 0, 0], ["right", 0, 0]], "output_layers": [["scores", 0, 0]]}})";
 
+// A model with a batch normalization that is called on two inputs, and the layers of keras.applications.
+constexpr char kNested[] = R"({"class_name": "Functional", "config": {"name": "nested", "layers": [
+  {"class_name": "InputLayer", "config": {"name": "left", "batch_shape": [null, 4, 4, 2]}, "inbound_nodes": []},
+  {"class_name": "InputLayer", "config": {"name": "right", "batch_shape": [null, 4, 4, 2]}, "inbound_nodes": []},
+  {"class_name": "Sequential", "config": {"name": "tower", "layers": [
+    {"class_name": "Conv2D", "config": {"filters": 16, "kernel_size": 3}},
+    {"class_name": "BatchNormalization", "config": {"momentum": 0.9}},
+    {"class_name": "LayerScale", "config": {"init_values": 0.5, "projection_dim": 16}}]},
+   "inbound_nodes": [["left"], ["right"]]},
+  {"class_name": "StochasticDepth", "config": {"name": "depth", "drop_path_rate": 0.4},
+   "inbound_nodes": [[["tower", 0, 0]]]},
+  {"class_name": "CustomScaleLayer", "config": {"name": "sum", "scale": 0.25},
+   "inbound_nodes": [[["depth", 0, 0], ["tower", 1, 0]]]},
+  {"class_name": "GlobalAveragePooling2D", "config": {"name": "mean"}, "inbound_nodes": [["sum"]]},
+  {"class_name": "Dense", "config": {"name": "scores", "units": 5}, "inbound_nodes": [["mean"]]}
+  ], "input_layers": [["left", 0, 0], ["right", 0, 0]], "output_layers": [["scores", 0, 0]]}})";
+
 const Network kNetworks[] = {
     {"Crossed", kCrossed, {5}, 21 + 21 + 15 + 12 + 75},
     {"Activations",
@@ -207,6 +224,7 @@ const Network kNetworks[] = {
      12 + (27 * 8 + 8) + 24 + (72 * 5 + 5)},
     {"Residual", kResidual, {5}, (27 * 16 + 16) + 64 + 9 * 16 * 16 + 85},
     {"Shared", kShared, {5}, 28 + 20 + 65},
+    {"Nested", kNested, {5}, (18 * 16 + 16) + 64 + 16 + 85},
     {"Excited", kExcited, {5}, (3 + 3 + 1) + (27 * 16 + 16) + 2 * (16 * 16 + 16) + (16 * 5 + 5)},
 };
 

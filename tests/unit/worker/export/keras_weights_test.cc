@@ -53,15 +53,15 @@ constexpr char kDense[] = R"(
     {"class_name": "Dense", "config": {"name": "first", "units": 2, "input_shape": [2]}},
     {"class_name": "Dense", "config": {"name": "second", "units": 1}})";
 
-// The network's outputs for NAME_inputs.npy equal Keras' outputs.
-void ExpectKerasOutputs(absl::string_view name, const nn::Model& model,
+// The network's outputs for IN_inputs.npy equal Keras' outputs in OUT_outputs.npy.
+void ExpectKerasOutputs(absl::string_view in, absl::string_view out, const nn::Model& model,
                         const std::vector<float>& parameters) {
-  const std::string path = Data(absl::StrCat(name, "_inputs.npy"));
+  const std::string path = Data(absl::StrCat(in, "_inputs.npy"));
   const auto inputs = data::MakeArrayRows(*data::ReadArrayFile(path), path, 1.0);
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   const auto prediction = Predict({.model = model, .parameters = parameters, .inputs = **inputs});
   ASSERT_TRUE(prediction.ok()) << prediction.status();
-  const auto outputs = data::ReadArrayFile(Data(absl::StrCat(name, "_outputs.npy")));
+  const auto outputs = data::ReadArrayFile(Data(absl::StrCat(out, "_outputs.npy")));
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   ASSERT_EQ(outputs->shape, Shape({prediction->examples, model.output_shape()[0]}));
   for (size_t i = 0; i < prediction->outputs.size(); ++i) {
@@ -69,6 +69,11 @@ void ExpectKerasOutputs(absl::string_view name, const nn::Model& model,
     const float expected = data::ElementAt<float>(outputs->bytes.data(), static_cast<int64_t>(i));
     EXPECT_NEAR(prediction->outputs[i], expected, 1e-5 * (1 + std::abs(expected)));
   }
+}
+
+void ExpectKerasOutputs(absl::string_view name, const nn::Model& model,
+                        const std::vector<float>& parameters) {
+  ExpectKerasOutputs(name, name, model, parameters);
 }
 
 std::string FaultOf(const std::string& path, const nn::Model& model) {
@@ -113,6 +118,18 @@ TEST_F(KerasWeights, RecurrentAndWrappedLayersScoreAsInKeras) {
     const auto trained = LoadTrainedModel(Data(name), Data("recurrent.keras"));
     ASSERT_TRUE(trained.ok()) << trained.status();
     ExpectKerasOutputs("recurrent", trained->model, trained->parameters);
+  }
+}
+
+// Models within the model, one of which is called twice. The archive leaves the size of the images open.
+TEST_F(KerasWeights, NestedModelsScoreAsInKeras) {
+  const nn::InputSizes sizes = {.given = {{"image", {7, 6, 3}}}};
+  for (const auto& [file, outputs] :
+       {std::pair{"nested.keras", "nested"}, {"nested.h5", "nested"}, {"nested2.h5", "nested2"}}) {
+    SCOPED_TRACE(file);
+    const auto trained = LoadTrainedModel(Data(file), "", sizes);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    ExpectKerasOutputs("nested", outputs, trained->model, trained->parameters);
   }
 }
 
