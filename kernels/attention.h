@@ -1,7 +1,7 @@
 // Scaled dot-product attention: its contract, and what the backends share.
 //
-// Softmax weights are computed block by block and computed again in the backward pass (Dao, "FlashAttention-2", 2023), so
-// no memory has one element for each pair of a query and a key.
+// Softmax weights are computed block by block, and again in the backward pass (Dao, "FlashAttention-2", 2023),
+// so no memory has one element for each pair of a query and a key.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace cairn::kernels {
 
-// y = softmax(scale q k^T) v, for each example and head. q is [batch, queries, heads, width], k [batch, keys, key_heads,
-// width], v [batch, keys, key_heads, value_width], and y [batch, queries, heads, value_width], all row-major. Adjacent
-// heads share the keys and values of a key head.
+// y = softmax(scale q k^T) v, for each example and head. q is [batch, queries, heads, width], k [batch, keys,
+// key_heads, width], v [batch, keys, key_heads, value_width], and y [batch, queries, heads, value_width], all
+// row-major. Adjacent heads share the keys and values of a key head.
 struct AttentionParams {
   int64_t batch = 0, queries = 0, keys = 0;
   int64_t heads = 0, key_heads = 0;  // key_heads divides heads
@@ -22,22 +22,22 @@ struct AttentionParams {
   ElementType type = ElementType::kFloat32;  // of q, k, v and y; masks are float32
   float scale = 1;
   bool causal = false;  // query i sees the keys 0 to i
-  // Dropout of the softmax weights [batch, heads, queries, keys] in training: the choice of Dropout with this rate and
-  // stream (ops.h).
+  // Dropout of the softmax weights [batch, heads, queries, keys] in training: the choice of Dropout with this
+  // rate and stream (ops.h).
   float dropout = 0;
   uint64_t stream = 0;
 };
 
-// The score of a key that a query does not see, in place of the scaled product. A query that sees no key gives all keys
-// the same weight, as in Keras.
+// The score of a key that a query does not see, in place of the scaled product. A query that sees no key
+// gives all keys the same weight, as in Keras.
 inline constexpr float kMaskedScore = -1e9f;
 
 struct AttentionInputs {
   const float* q = nullptr;
   const float* k = nullptr;
   const float* v = nullptr;
-  // Null, or 0 for what is not seen: queries that see no key [batch, queries], keys [batch, keys], pairs [batch, queries,
-  // keys].
+  // Null, or 0 for what is not seen: queries that see no key [batch, queries], keys [batch, keys], pairs
+  // [batch, queries, keys].
   const float* query_mask = nullptr;
   const float* key_mask = nullptr;
   const float* mask = nullptr;
@@ -53,7 +53,8 @@ class Attention {
                                 float* dk, float* dv) = 0;
 };
 
-// INVALID_ARGUMENT for extents below 1, heads that are no multiple of key_heads, and a dropout outside [0, 1).
+// INVALID_ARGUMENT for extents below 1, heads that are no multiple of key_heads, and a dropout outside [0,
+// 1).
 absl::Status Validate(const AttentionParams& params);
 
 // Whether the query sees the key of an example.
@@ -66,8 +67,8 @@ CAIRN_HOST_DEVICE inline bool Sees(const AttentionParams& params, const Attentio
   return inputs.mask == nullptr || inputs.mask[row * params.keys + key] != 0;
 }
 
-// The number of keys, from the first on, that queries with the last index `query` must visit. All, if one of them might
-// see none.
+// The number of keys, from the first on, that queries with the last index `query` must visit. All, if one of
+// them might see none.
 CAIRN_HOST_DEVICE inline int64_t KeysOf(const AttentionParams& params, const AttentionInputs& inputs,
                                         int64_t example, int64_t first_query, int64_t end_query) {
   if (!params.causal || end_query >= params.keys) return params.keys;

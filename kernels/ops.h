@@ -309,6 +309,7 @@ struct LayerNormParams {
   ElementType type = ElementType::kFloat32;  // the type of x and y
   float epsilon = 1e-3f;
   bool scale = true, center = true;
+  bool rms = false;  // the mean counts as 0: y = gamma x / sqrt(mean(x^2) + epsilon) + beta
 };
 
 class LayerNorm {

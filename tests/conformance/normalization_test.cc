@@ -145,6 +145,45 @@ Tensor LayerNormalize(const Tensor& x, const std::vector<double>& gamma, const s
   return y;
 }
 
+// gamma x / sqrt(mean(x^2) + epsilon)
+Tensor RmsNormalize(const Tensor& x, const std::vector<double>& gamma) {
+  Tensor y(x.shape);
+  const int64_t width = x.shape[1];
+  for (int64_t row = 0; row < x.shape[0]; ++row) {
+    double squares = 0;
+    for (int64_t j = 0; j < width; ++j) squares += x.at(row * width + j) * x.at(row * width + j);
+    const double deviation = std::sqrt(squares / static_cast<double>(width) + kEpsilon);
+    for (int64_t j = 0; j < width; ++j)
+      y.at(row * width + j) = x.at(row * width + j) / deviation * gamma[static_cast<size_t>(j)];
+  }
+  return y;
+}
+
+TEST_P(NormalizationConformance, RmsNormalization) {
+  for (const int64_t width : {1, 7, 64, 333}) {
+    const int64_t rows = 5;
+    auto op = device().ops().MakeLayerNorm({.rows = rows,
+                                            .width = width,
+                                            .epsilon = static_cast<float>(kEpsilon),
+                                            .center = false,
+                                            .rms = true});
+    ASSERT_TRUE(op.ok()) << op.status();
+    Tensor x = RandomTensor({rows, width}, 1), gamma = RandomTensor({width}, 2);
+    const Tensor dy = RandomTensor({rows, width}, 3);
+    const auto x_memory = Put(x), gamma_memory = Put(gamma), dy_memory = Put(dy);
+    const auto y = Poisoned(rows * width), dx = Poisoned(rows * width), dgamma = Poisoned(width);
+    ASSERT_TRUE((*op)->Forward(x_memory->data(), gamma_memory->data(), nullptr, y->data()).ok());
+    ExpectNear(Get(*y, {x.shape}), RmsNormalize(x, gamma.values).values, 16);
+    ASSERT_TRUE((*op)
+                    ->Backward(x_memory->data(), gamma_memory->data(), dy_memory->data(), dx->data(),
+                               dgamma->data(), nullptr)
+                    .ok());
+    const auto loss = [&] { return Dot(RmsNormalize(x, gamma.values).values, dy.values); };
+    ExpectGradient(Get(*dx, {x.shape}), x.values, loss);
+    ExpectGradient(Get(*dgamma, {gamma.shape}), gamma.values, loss);
+  }
+}
+
 TEST_P(NormalizationConformance, LayerNormalization) {
   for (const auto& [rows, width] :
        {std::pair{1, 4}, {5, 7}, {130, 3}, {2, 65}, {1500, 6}, {3, 4100}, {2, 8233}}) {

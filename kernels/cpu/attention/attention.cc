@@ -1,5 +1,6 @@
-// Attention, block by block: a block of queries against all blocks of keys. In registers and caches a block of queries is
-// transposed, so that adjacent lanes are adjacent queries (loops/attention_loops.h); keys and values are read as they are.
+// Attention, block by block: a block of queries against all blocks of keys. In registers and caches a block
+// of queries is transposed, so that adjacent lanes are adjacent queries (loops/attention_loops.h); keys and
+// values are read as they are.
 #include "kernels/attention.h"
 
 #include <omp.h>
@@ -21,7 +22,8 @@
 namespace cairn::kernels::cpu {
 namespace {
 
-// The sizes of blocks: for a width of 64, a block of scores and its operands fit in 128 KiB of the second cache.
+// The sizes of blocks: for a width of 64, a block of scores and its operands fit in 128 KiB of the second
+// cache.
 constexpr int64_t kQueries = 64, kKeys = 96;
 
 // Queries of one head of one example.
@@ -277,8 +279,8 @@ class CpuAttention final : public Attention {
     }
   }
 
-  // Writes dq of the block, and adds to dk and dv of the workspace. With p = softmax(s) and ds = p (dp - sum_j p_j dp_j),
-  // where the sum equals y dy: dq = scale ds k, dk = scale ds^T q, dv = p^T dy.
+  // Writes dq of the block, and adds to dk and dv of the workspace. With p = softmax(s) and ds = p (dp -
+  // sum_j p_j dp_j), where the sum equals y dy: dq = scale ds k, dk = scale ds^T q, dv = p^T dy.
   void BackwardBlock(const AttentionInputs& inputs, const QueryBlock& block, const float* y, const float* dy,
                      float* dq, Workspace& workspace) {
     const int64_t key_head = block.head / queries_per_key_head();
@@ -375,7 +377,7 @@ class CpuAttention final : public Attention {
   const AttentionParams params_;
   const AttentionCode code_ = CAIRN_BEST_LOOPS(AttentionLoops);
   const int64_t width_, value_width_;  // rounded up to whole vectors
-  // Of the last Forward(): [batch, heads, queries]
+  // [batch, heads, queries] from the last Forward()
   std::vector<float> largest_, inverse_sum_;
   bool drops_ = false;
   uint64_t seed_ = 0;

@@ -1,6 +1,6 @@
-// The loops of attention over a block of keys and a block of queries, compiled for each instruction set. Adjacent lanes
-// are adjacent queries: a block of scores is [keys][queries], where `queries` is a multiple of `lanes`, and a maximum or
-// sum over the keys is one of whole vectors.
+// The loops of attention over a block of keys and a block of queries, compiled for each instruction set.
+// Adjacent lanes are adjacent queries: a block of scores is [keys][queries], where `queries` is a multiple of
+// `lanes`, and a maximum or sum over the keys is one of whole vectors.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,9 @@ struct BlockProduct {
 struct AttentionCode {
   int64_t lanes;
   void (*multiply)(const BlockProduct& product);
-  // A step of the online softmax: raises `largest` [queries] to the largest score, replaces the scores by exp(score -
-  // largest), and adds them to `sum` [queries], which like all earlier sums must be multiplied by `factor` [queries].
+  // A step of the online softmax: raises `largest` [queries] to the largest score, replaces the scores by
+  // exp(score - largest), and adds them to `sum` [queries], which like all earlier sums must be multiplied by
+  // `factor` [queries].
   void (*softmax)(float* scores, int64_t keys, int64_t queries, float* largest, float* sum, float* factor);
   // values [rows][queries] *= factor [queries]
   void (*rescale)(float* values, int64_t rows, int64_t queries, const float* factor);

@@ -28,7 +28,7 @@ class CpuLayerNorm final : public LayerNorm {
         float* to = y + row * width;
         double sum = 0, squares = 0;
         for (int64_t j = 0; j < width; ++j) sum += from[j];
-        const double mean = sum / static_cast<double>(width);
+        const double mean = params_.rms ? 0 : sum / static_cast<double>(width);
         for (int64_t j = 0; j < width; ++j) squares += (from[j] - mean) * (from[j] - mean);
         const double deviation = std::sqrt(squares / static_cast<double>(width) + params_.epsilon);
         mean_[static_cast<size_t>(row)] = static_cast<float>(mean);
@@ -42,7 +42,8 @@ class CpuLayerNorm final : public LayerNorm {
     return absl::OkStatus();
   }
 
-  // With n = (x - mean) / deviation and g = gamma dy: dx = (g - mean(g) - n mean(g n)) / deviation.
+  // With n = (x - mean) / deviation and g = gamma dy: dx = (g - mean(g) - n mean(g n)) / deviation, without
+  // mean(g) if the mean of x counts as 0.
   absl::Status Backward(const float* x, const float* gamma, const float* dy, float* dx, float* dgamma,
                         float* dbeta) override {
     const int64_t width = params_.width;
@@ -56,7 +57,7 @@ class CpuLayerNorm final : public LayerNorm {
           sum += g;
           product += g * Normalized(from[j], row);
         }
-        const auto mean_g = static_cast<float>(sum / static_cast<double>(width));
+        const auto mean_g = params_.rms ? 0.0f : static_cast<float>(sum / static_cast<double>(width));
         const auto mean_gn = static_cast<float>(product / static_cast<double>(width));
         for (int64_t j = 0; j < width; ++j) {
           const float g = gradient[j] * (gamma == nullptr ? 1.0f : gamma[j]);

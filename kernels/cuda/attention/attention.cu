@@ -1,5 +1,5 @@
-// Attention: a warp for each query, and in the backward pass also a warp for each key. Lanes first share 32 scores, then
-// the elements of a row.
+// Attention: a warp for each query, and in the backward pass also a warp for each key. Lanes first share 32
+// scores, then the elements of a row.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -47,8 +47,8 @@ __device__ const T* Elements(const float* x) {
   return reinterpret_cast<const T*>(x);
 }
 
-// The normalization of a row of softmax weights exp(score - largest) * inverse_sum, and in the backward pass the product
-// of its y and dy.
+// The normalization of a row of softmax weights exp(score - largest) * inverse_sum, and in the backward pass
+// the product of its y and dy.
 struct RowStatistics {
   float largest, inverse_sum, product;
 };
@@ -118,9 +118,9 @@ __device__ void AddRows(const HeadRows<const T>& rows, int64_t first, int64_t co
   }
 }
 
-// y and statistics [batch, heads, queries]. A warp for each row of these, grid-strided; shared memory: for each warp its
-// query, the sums of y, and 32 weights. The first thread copies the seed to `kept_seed`, unless that is null.
-// Deterministic.
+// y and statistics [batch, heads, queries]. A warp for each row of these, grid-strided; shared memory: for
+// each warp its query, the sums of y, and 32 weights. The first thread copies the seed to `kept_seed`, unless
+// that is null. Deterministic.
 template <typename T>
 __global__ void AttendForward(AttentionParams params, AttentionInputs inputs, Choice choice,
                               const Context::RandomSeed* seed, Context::RandomSeed* kept_seed,
@@ -167,8 +167,8 @@ __global__ void AttendForward(AttentionParams params, AttentionInputs inputs, Ch
   }
 }
 
-// dq, and the products of the statistics. As above; shared memory: for each warp its query, its dy, the sums of dq, and 32
-// gradients of scores. Deterministic.
+// dq, and the products of the statistics. As above; shared memory: for each warp its query, its dy, the sums
+// of dq, and 32 gradients of scores. Deterministic.
 template <typename T>
 __global__ void DifferentiateQueries(AttentionParams params, AttentionInputs inputs, Choice choice,
                                      const Context::RandomSeed* seed, RowStatistics* statistics, const T* y,
@@ -221,8 +221,8 @@ __global__ void DifferentiateQueries(AttentionParams params, AttentionInputs inp
   }
 }
 
-// dk and dv. A warp for each key of [batch, key_heads, keys], grid-strided; shared memory: for each warp its key and value,
-// the sums of dk and dv, and 32 weights and gradients of scores. Deterministic.
+// dk and dv. A warp for each key of [batch, key_heads, keys], grid-strided; shared memory: for each warp its
+// key and value, the sums of dk and dv, and 32 weights and gradients of scores. Deterministic.
 template <typename T>
 __global__ void DifferentiateKeys(AttentionParams params, AttentionInputs inputs, Choice choice,
                                   const Context::RandomSeed* seed, const RowStatistics* statistics,

@@ -27,10 +27,11 @@ __device__ float At(const float* values, int64_t j, float otherwise) {
 
 // Normalizes the rows of x into y, both [rows, width]. gamma and beta are [width] at any address, or null;
 // `statistics` is [rows]. The mean is computed in two steps; the second step averages the deviations from the
-// result of the first one, which keeps precision where the mean is far from 0. Deterministic.
+// result of the first one, which keeps precision where the mean is far from 0. With `rms` the mean is 0.
+// Deterministic.
 template <typename T, int kUnit>
-__global__ void NormalizeRows(RowPlan plan, int64_t width, float epsilon, const T* x, const float* gamma,
-                              const float* beta, RowStatistics* statistics, T* y) {
+__global__ void NormalizeRows(RowPlan plan, int64_t width, float epsilon, bool rms, const T* x,
+                              const float* gamma, const float* beta, RowStatistics* statistics, T* y) {
   const float each = 1.0f / static_cast<float>(width);
   for (int64_t round = 0; round < plan.rounds; ++round) {
     const int64_t row = plan.Row(round);
@@ -42,7 +43,7 @@ __global__ void NormalizeRows(RowPlan plan, int64_t width, float epsilon, const 
 #pragma unroll
       for (int k = 0; k < kUnit; ++k) sum += ToFloat(v.at[k]);
     });
-    const float near = plan.Reduce(sum, Sum()) * each;
+    const float near = rms ? 0.0f : plan.Reduce(sum, Sum()) * each;
     float rest = 0, squares = 0;
     plan.ForEach<kUnit>(own, [&](int64_t j) {
       const auto v = Load<kUnit>(from + j);
@@ -53,7 +54,7 @@ __global__ void NormalizeRows(RowPlan plan, int64_t width, float epsilon, const 
         squares += deviation * deviation;
       }
     });
-    rest = plan.Reduce(rest, Sum()) * each;
+    rest = rms ? 0.0f : plan.Reduce(rest, Sum()) * each;
     const float variance = Relu(plan.Reduce(squares, Sum()) * each - rest * rest);  // a NaN is kept
     const float mean = near + rest, inverse = 1.0f / std::sqrt(variance + epsilon);
     if (own > 0 && plan.rank() == 0) statistics[row] = {mean, inverse};
@@ -70,9 +71,9 @@ __global__ void NormalizeRows(RowPlan plan, int64_t width, float epsilon, const 
 }
 
 // Computes dx from x and dy, all [rows, width]; gamma is [width] or null. With n = (x - mean) / deviation and
-// g = gamma dy: dx = (g - mean(g) - n mean(g n)) / deviation. Deterministic.
+// g = gamma dy: dx = (g - mean(g) - n mean(g n)) / deviation, with `rms` without mean(g). Deterministic.
 template <typename T, int kUnit>
-__global__ void DifferentiateRows(RowPlan plan, int64_t width, const T* x, const float* gamma,
+__global__ void DifferentiateRows(RowPlan plan, int64_t width, bool rms, const T* x, const float* gamma,
                                   const RowStatistics* statistics, const T* dy, T* dx) {
   const float each = 1.0f / static_cast<float>(width);
   for (int64_t round = 0; round < plan.rounds; ++round) {
@@ -89,7 +90,7 @@ __global__ void DifferentiateRows(RowPlan plan, int64_t width, const T* x, const
         product += g * (ToFloat(v.at[k]) - s.mean) * s.inverse_deviation;
       }
     });
-    const float mean_g = plan.Reduce(sum, Sum()) * each;
+    const float mean_g = rms ? 0.0f : plan.Reduce(sum, Sum()) * each;
     const float mean_gn = plan.Reduce(product, Sum()) * each;
     plan.ForEach<kUnit>(own, [&](int64_t j) {
       const auto v = Load<kUnit>(x + begin + j);
@@ -168,15 +169,15 @@ class CudaLayerNorm final : public LayerNorm {
 
   absl::Status Forward(const float* x, const float* gamma, const float* beta, float* y) override {
     return CAIRN_LAUNCH((NormalizeRows<T, kUnit>), by_rows_.grid, by_rows_.block, 0, context_.stream(),
-                        by_rows_, params_.width, params_.epsilon, As<T>(x), gamma, beta, statistics(),
-                        As<T>(y));
+                        by_rows_, params_.width, params_.epsilon, params_.rms, As<T>(x), gamma, beta,
+                        statistics(), As<T>(y));
   }
   absl::Status Backward(const float* x, const float* gamma, const float* dy, float* dx, float* dgamma,
                         float* dbeta) override {
     if (dx != nullptr) {
       CAIRN_RETURN_IF_ERROR(CAIRN_LAUNCH((DifferentiateRows<T, kUnit>), by_rows_.grid, by_rows_.block, 0,
-                                         context_.stream(), by_rows_, params_.width, As<T>(x), gamma,
-                                         statistics(), As<T>(dy), As<T>(dx)));
+                                         context_.stream(), by_rows_, params_.width, params_.rms, As<T>(x),
+                                         gamma, statistics(), As<T>(dy), As<T>(dx)));
     }
     if (dgamma == nullptr && dbeta == nullptr) return absl::OkStatus();
     return CAIRN_LAUNCH((SumColumns<T, kUnit>), by_columns_.grid(), kBlock, 0, context_.stream(), by_columns_,
