@@ -17,6 +17,7 @@
 #include "common/core/status.h"
 #include "nn/distributed_embedding.h"
 #include "nn/layer/keras_class.h"
+#include "nn/layers/attention/attention_call.h"
 #include "nn/model_builder.h"
 #include "nn/model_graph.h"
 
@@ -193,11 +194,14 @@ class FunctionalReader {
  public:
   FunctionalReader(LayerListReader& list, ModelGraph& graph) : list_(list), graph_(graph) {}
 
-  absl::Status AddLayer(const json& document, size_t position) {
-    if (IsMaskFunction(document)) {
-      graph_.mask_functions.emplace(TextOf(document, "name"), TextOf(document, "class_name"));
+  absl::Status AddLayer(const json& as_written, size_t position) {
+    if (IsMaskFunction(as_written)) {
+      graph_.mask_functions.emplace(TextOf(as_written, "name"), TextOf(as_written, "class_name"));
       return absl::OkStatus();
     }
+    json document = as_written;
+    if (const auto status = NormalizeAttentionCalls(document); !status.ok())
+      return Annotate(status, absl::StrCat("layer '", TextOf(as_written, "name"), "'"));
     CAIRN_ASSIGN_OR_RETURN(GraphLayer layer, list_.Read(document, position));
     // Keras writes the name twice, in the config and next to the class. A file written by hand may have it
     // only next to the class.

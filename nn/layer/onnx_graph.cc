@@ -125,8 +125,8 @@ std::string OnnxBuilder::Weights(const OnnxVariable& variable, absl::Span<const 
   if (!weights_.insert(variable.name).second) return variable.name;
   names_.insert(variable.name);
   if (permutation.empty()) {
-    graph_.constants.push_back(
-        {variable.name, variable.shape, std::vector<float>(variable.values.begin(), variable.values.end())});
+    graph_.constants.push_back({variable.name, shape.rank() > 0 ? shape : variable.shape,
+                                std::vector<float>(variable.values.begin(), variable.values.end())});
     return variable.name;
   }
   Shape permuted;

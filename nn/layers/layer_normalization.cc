@@ -1,4 +1,4 @@
-// LayerNormalization over one axis or several.
+// LayerNormalization and RMSNormalization over one axis or several.
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -16,8 +16,9 @@ namespace {
 struct LayerNormConfig {
   float epsilon;
   bool scale, center;
-  InitializerSpec gamma, beta;
-  RegularizerSpec gamma_regularizer, beta_regularizer;
+  bool rms = false;  // RMSNormalization
+  InitializerSpec gamma{}, beta{};
+  RegularizerSpec gamma_regularizer{}, beta_regularizer{};
 };
 
 // Variables: gamma and beta, if they exist.
@@ -46,7 +47,9 @@ class LayerNormOp final : public LayerOp {
 class LayerNormalizationLayer final : public Layer {
  public:
   LayerNormalizationLayer(std::string name, LayerNormConfig config, std::vector<int64_t> axes)
-      : Layer(std::move(name), "LayerNormalization"), config_(std::move(config)), axes_(std::move(axes)) {}
+      : Layer(std::move(name), config.rms ? "RMSNormalization" : "LayerNormalization"),
+        config_(std::move(config)),
+        axes_(std::move(axes)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     CAIRN_RETURN_IF_ERROR(ResolveAxes(axes_, inputs[0]));
@@ -59,7 +62,7 @@ class LayerNormalizationLayer final : public Layer {
     for (const int axis : axes) width.Append(inputs[0][axis - 1]);
     std::vector<VariableSpec> variables;
     if (config_.scale) {
-      variables.push_back({.name = "gamma",
+      variables.push_back({.name = config_.rms ? "scale" : "gamma",
                            .shape = width,
                            .initializer = config_.gamma,
                            .regularizer = config_.gamma_regularizer});
@@ -90,7 +93,8 @@ class LayerNormalizationLayer final : public Layer {
                                                              .type = last.type,
                                                              .epsilon = config_.epsilon,
                                                              .scale = config_.scale,
-                                                             .center = config_.center}));
+                                                             .center = config_.center,
+                                                             .rms = config_.rms}));
           return std::make_unique<LayerNormOp>(last, config_.scale, config_.center, std::move(op));
         },
         device);
@@ -106,6 +110,7 @@ class LayerNormalizationLayer final : public Layer {
     return OnnxOnLastAxes(
         inputs[0], axes,
         [&](const std::string& last) {
+          if (config_.rms) return RmsInOnnx(last, axes.size(), variables[0], onnx);
           std::vector<std::string> names = {last};
           names.push_back(
               config_.scale ? onnx.Weights(variables.front())
@@ -119,9 +124,27 @@ class LayerNormalizationLayer final : public Layer {
   }
 
  private:
+  // Over the last `count` axes of `x`.
+  std::string RmsInOnnx(const std::string& x, size_t count, const OnnxVariable& scale,
+                        OnnxBuilder& onnx) const {
+    std::vector<int64_t> axes;
+    for (size_t i = count; i > 0; --i) axes.push_back(-static_cast<int64_t>(i));
+    const std::string squares =
+        onnx.Add("ReduceMean", {onnx.Add("Mul", {x, x})}, {{"axes", std::move(axes)}});
+    const std::string deviation =
+        onnx.Add("Sqrt", {onnx.Add("Add", {squares, onnx.Scalar("epsilon", config_.epsilon)})});
+    return onnx.Add("Mul", {onnx.Add("Div", {x, deviation}), onnx.Weights(scale)});
+  }
+
   const LayerNormConfig config_;
   const std::vector<int64_t> axes_;  // counted with the batch, from the end if negative
 };
+
+std::vector<int64_t> ReadAxes(ConfigReader& config) {
+  std::vector<int64_t> axes = config.Ints("axis", {{-1}});
+  if (axes.empty()) config.Fail("axis", "expected at least one axis");
+  return axes;
+}
 
 }  // namespace
 
@@ -136,9 +159,17 @@ std::unique_ptr<Layer> MakeLayerNormalization(std::string name, ConfigReader& co
   if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
   config.Refuse("rms_scaling", false);
   config.RefuseUnlessNull({"beta_constraint", "gamma_constraint"});
-  std::vector<int64_t> axes = config.Ints("axis", {{-1}});
-  if (axes.empty()) config.Fail("axis", "expected at least one axis");
-  return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read), std::move(axes));
+  return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read), ReadAxes(config));
+}
+
+std::unique_ptr<Layer> MakeRmsNormalization(std::string name, ConfigReader& config) {
+  LayerNormConfig read = {.epsilon = static_cast<float>(config.Number("epsilon", 1e-6)),
+                          .scale = true,
+                          .center = false,
+                          .rms = true,
+                          .gamma = {.center = 1}};
+  if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
+  return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read), ReadAxes(config));
 }
 
 }  // namespace cairn::nn

@@ -47,6 +47,27 @@ def functional(inputs, calls, output):
         "output_layers": [[output, 0, 0]]}}
 
 
+def attention():
+    """Attention in all its forms; the heads of `grouped` share keys."""
+    document = functional(
+        [{"class_name": "InputLayer", "config": {"name": "tokens", "batch_shape": [None, 5, 6]}},
+         {"class_name": "InputLayer", "config": {"name": "visible", "batch_shape": [None, 5, 5]}}],
+        [(layer("MultiHeadAttention", name="self", num_heads=2, key_dim=3, value_dim=2), [[["tokens", 0, 0], ["tokens", 0, 0]]]),
+         (layer("RMSNormalization", name="rms"), [[["self", 0, 0]]]),
+         (layer("GroupQueryAttention", name="grouped", head_dim=2, num_query_heads=4, num_key_value_heads=2),
+          [[["rms", 0, 0], ["tokens", 0, 0]]]),
+         (layer("EinsumDense", name="split", equation="abc,cde->abde", bias_axes="e", output_shape=[None, 2, 3], activation="tanh"),
+          [[["grouped", 0, 0]]]),
+         (layer("EinsumDense", name="join", equation="...de,def->...f", output_shape=[4]), [[["split", 0, 0]]]),
+         (layer("Attention", name="scaled", use_scale=True), [[["join", 0, 0], ["grouped", 0, 0], ["join", 0, 0]]]),
+         (layer("Flatten", name="flat"), [[["scaled", 0, 0]]]), (layer("Dense", name="scores", units=3), [[["flat", 0, 0]]])], "scores")
+    keywords = {"self": {"use_causal_mask": True}, "grouped": {"attention_mask": ["visible", 0, 0]}}
+    for entry in document["config"]["layers"]:
+        if entry["name"] in keywords:
+            entry["inbound_nodes"][0][0][3] = keywords[entry["name"]]
+    return document
+
+
 ACTIVATIONS = ["elu", "gelu", "leaky_relu", "linear", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "tanh"]
 
 ACTIVATION_LAYERS = [
@@ -66,6 +87,7 @@ def side_by_side():
 
 NETWORKS = {
     "activations": side_by_side(),
+    "attention": attention(),
     "convolutions": sequential(
         IMAGE, layer("ZeroPadding2D", padding=[[1, 0], [2, 1]]),
         layer("Conv2D", filters=6, kernel_size=[3, 2], strides=[2, 1], padding="same", activation="tanh"),

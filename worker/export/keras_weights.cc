@@ -74,15 +74,33 @@ bool IsOfVocabulary(absl::string_view path) {
   return absl::EndsWith(path, "/vars/idf_weights");
 }
 
-// The group of the layer that has the weights of the group `path`: those of recurrent layers are in a group `cell`, and
-// those of layers within Bidirectional and TimeDistributed in groups of these names.
-std::string GroupOfLayer(absl::string_view path) {
-  constexpr absl::string_view kParts[] = {"/cell", "/layer", "/forward_layer", "/backward_layer"};
+// The group of the layer that has the weights of a group, and the place of these among all that the layer has.
+struct WeightsPlace {
+  std::string layer;
+  int place = 0;
+};
+
+// Recurrent layers have their weights in a group `cell`; layers within Bidirectional, TimeDistributed and those of
+// attention have them in groups of their own.
+WeightsPlace PlaceOf(absl::string_view path) {
+  struct Part {
+    absl::string_view suffix;
+    int place;
+  };
+  constexpr Part kParts[] = {
+      {"/cell", 0},         {"/layer", 0},         {"/forward_layer", 0}, {"/backward_layer", 1}, {"/query_dense", 0},
+      {"/_query_dense", 0}, {"/key_dense", 1},     {"/_key_dense", 1},    {"/value_dense", 2},    {"/_value_dense", 2},
+      {"/output_dense", 3}, {"/_output_dense", 3}};
+  int place = 0;
   for (bool shortened = true; shortened;) {
     shortened = false;
-    for (const absl::string_view part : kParts) shortened |= absl::ConsumeSuffix(&path, part);
+    for (const Part& part : kParts) {
+      if (!absl::ConsumeSuffix(&path, part.suffix)) continue;
+      place += part.place;
+      shortened = true;
+    }
   }
-  return std::string(path);
+  return {std::string(path), place};
 }
 
 // The names of the layers on the path of a group: tower and conv for "layers/functional/layers/conv2d". Empty if the
@@ -102,36 +120,34 @@ std::vector<std::string> NamesOn(const std::string& path, const Hdf5File& file) 
 // Reads the layers of a Keras 3 file. The datasets are named layers/dense/vars/0, and those of a model within the model
 // layers/functional/layers/dense/vars/0. `root` is "layers/", or what older versions wrote in its place.
 absl::StatusOr<std::vector<FileLayer>> LayersOfKeras3(const Hdf5File& file, absl::string_view root) {
-  // [path of the layer][number of the weight]: dataset
-  std::map<std::string, std::map<int, std::string>> found;
+  // [group of the layer][place of the group, its path][number of the weight]: dataset
+  std::map<std::string, std::map<std::pair<int, std::string>, std::map<int, std::string>>> found;
   for (const auto& [path, shape] : file.shapes()) {
     if (!absl::StartsWith(path, root) || IsRandomState(path) || IsOfVocabulary(path)) continue;
     const size_t vars = path.rfind("/vars/");
     int number = 0;
     if (vars == std::string::npos || !absl::SimpleAtoi(path.substr(vars + 6), &number) || number < 0)
       return absl::InvalidArgumentError(absl::StrCat("'", path, "' is not one of Keras' weights"));
-    found[path.substr(0, vars)][number] = path;
+    const std::string group = path.substr(0, vars);
+    const WeightsPlace at = PlaceOf(group);
+    found[at.layer][{at.place, group}][number] = path;
   }
-  std::map<std::string, FileLayer> layers;  // by path
-  for (const auto& [path, weights] : found) {
-    const std::string group = GroupOfLayer(path);
-    FileLayer& layer = layers[group];
-    if (layer.weights.empty()) {
-      layer.path = absl::StrReplaceAll(group, {{root, "layers/"}});
-      layer.names = NamesOn(group, file);
+  std::vector<FileLayer> layers;
+  for (const auto& [path, groups] : found) {
+    FileLayer layer = {
+        .path = absl::StrReplaceAll(path, {{root, "layers/"}}), .names = NamesOn(path, file), .weights = {}};
+    for (const auto& [group, weights] : groups) {
+      int next = 0;
+      for (const auto& [number, dataset] : weights) {
+        if (number != next)
+          return absl::InvalidArgumentError(absl::StrCat(group.second, "/vars has no weight ", next));
+        layer.weights.push_back({absl::StrCat(number), dataset});
+        ++next;
+      }
     }
-    std::vector<FileWeight> own;
-    for (const auto& [number, dataset] : weights) {
-      if (number != static_cast<int>(own.size()))
-        return absl::InvalidArgumentError(absl::StrCat(path, "/vars has no weight ", own.size()));
-      own.push_back({absl::StrCat(number), dataset});
-    }
-    const bool first = absl::StrContains(path, "/forward_layer");  // before those of the backward layer
-    layer.weights.insert(first ? layer.weights.begin() : layer.weights.end(), own.begin(), own.end());
+    layers.push_back(std::move(layer));
   }
-  std::vector<FileLayer> list;
-  for (auto& [path, layer] : layers) list.push_back(std::move(layer));
-  return list;
+  return layers;
 }
 
 // "kernel" for "dense/kernel:0".
@@ -300,15 +316,24 @@ LayerKey ChooseKey(const std::vector<FileLayer>& file, const std::vector<ModelLa
   return !named ? LayerKey::kPath : nested ? LayerKey::kName : LayerKey::kLastName;
 }
 
-// Returns the weight of `layer` for `variable`, which is the layer's variable number `position` in the model;
-// null if the file has none.
-const FileWeight* Find(const FileLayer& layer, size_t position, const nn::ModelVariable& variable) {
+// Returns the weight of `layer` for variable number `position` of `of`; null if the file has none.
+const FileWeight* Find(const FileLayer& layer, size_t position, const ModelLayer& of) {
   if (layer.in_order) return position < layer.weights.size() ? &layer.weights[position] : nullptr;
+  const nn::ModelVariable& variable = *of.variables[position];
+  // "query/kernel" in a layer of attention, "forward_lstm/lstm_cell/kernel" in a Bidirectional.
+  const absl::string_view nested =
+      absl::StripPrefix(variable.name, absl::StrCat(KeyOf(of, LayerKey::kName), "/"));
+  if (absl::StrContains(nested, '/')) {
+    const std::string ending = absl::StrCat("/", nested);
+    for (const FileWeight& weight : layer.weights) {
+      if (absl::EndsWith(absl::StripSuffix(weight.dataset, ":0"), ending)) return &weight;
+    }
+  }
   std::vector<const FileWeight*> found;
   for (const FileWeight& weight : layer.weights)
     if (IsVariable(weight, variable)) found.push_back(&weight);
   if (found.size() < 2) return found.empty() ? nullptr : found[0];
-  // Both layers of a Bidirectional have a kernel. The variable's name is "bidirectional/forward_lstm/lstm_cell/kernel".
+  // Keras numbers the cells of a Bidirectional, but not its layers.
   const std::vector<std::string> parts = absl::StrSplit(variable.name, '/');
   for (const FileWeight* const weight : found) {
     if (parts.size() > 2 &&
@@ -324,7 +349,7 @@ absl::Status ReadLayer(const Hdf5File& file, const FileLayer& from, const ModelL
   std::vector<const FileWeight*> weights;
   bool fits = from.weights.size() == to.variables.size();
   for (size_t i = 0; i < to.variables.size(); ++i) {
-    weights.push_back(Find(from, i, *to.variables[i]));
+    weights.push_back(Find(from, i, to));
     fits = fits && weights[i] != nullptr && file.shapes().at(weights[i]->dataset) == to.variables[i]->shape;
   }
   if (!fits) {

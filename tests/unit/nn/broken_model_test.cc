@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"UnknownLayer",
                SequentialOf(R"({"class_name": "ConvLSTM2D", "config": {"name": "memory", "filters": 4}})"),
                {"layer 'memory' (ConvLSTM2D), line 1: unknown layer; supported: InputLayer, Activation, Add, "
-                "AlphaDropout, Average, AveragePooling1D"}},
+                "AlphaDropout, Attention, Average, AveragePooling1D"}},
         Broken{
             "DuplicateNames",
             SequentialOf(R"({"class_name": "Dense", "config": {"name": "a", "units": 1, "input_shape": [2]}},

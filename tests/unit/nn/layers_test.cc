@@ -145,7 +145,29 @@ constexpr char kNested[] = R"({"class_name": "Functional", "config": {"name": "n
   {"class_name": "Dense", "config": {"name": "scores", "units": 5}, "inbound_nodes": [["mean"]]}
   ], "input_layers": [["left", 0, 0], ["right", 0, 0]], "output_layers": [["scores", 0, 0]]}})";
 
+// Attention in all its forms. The heads of `grouped` share keys; `scaled` has a key of its own.
+constexpr char kAttentive[] = R"({"class_name": "Functional", "config": {"name": "attentive", "layers": [
+  {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, 4, 6]}, "inbound_nodes": []},
+  {"class_name": "InputLayer", "config": {"name": "seen", "batch_shape": [null, 4]}, "inbound_nodes": []},
+  {"class_name": "MultiHeadAttention", "config": {"name": "self", "num_heads": 2, "key_dim": 3, "value_dim": 2,
+   "dropout": 0.2}, "inbound_nodes": [{"args": ["x", "x"], "kwargs": {"key_mask": "seen", "use_causal_mask": true}}]},
+  {"class_name": "Add", "config": {"name": "add"}, "inbound_nodes": [["x", "self"]]},
+  {"class_name": "RMSNormalization", "config": {"name": "rms"}, "inbound_nodes": [["add"]]},
+  {"class_name": "GroupQueryAttention", "config": {"name": "grouped", "head_dim": 2, "num_query_heads": 4,
+   "num_key_value_heads": 2, "use_bias": false}, "inbound_nodes": [{"args": [], "kwargs": {"query": "rms",
+   "value": "add"}}]},
+  {"class_name": "EinsumDense", "config": {"name": "split", "equation": "abc,cde->abde", "bias_axes": "e",
+   "output_shape": [null, 2, 3], "activation": "tanh"}, "inbound_nodes": [["grouped"]]},
+  {"class_name": "EinsumDense", "config": {"name": "join", "equation": "abde,def->abf", "output_shape": [4, 4]},
+   "inbound_nodes": [["split"]]},
+  {"class_name": "Attention", "config": {"name": "scaled", "use_scale": true},
+   "inbound_nodes": [{"args": [["join", "grouped", "join"]], "kwargs": {}}]},
+  {"class_name": "GlobalAveragePooling1D", "config": {"name": "mean"}, "inbound_nodes": [["scaled"]]},
+  {"class_name": "Dense", "config": {"name": "scores", "units": 5}, "inbound_nodes": [["mean"]]}
+  ], "input_layers": [["x", 0, 0], ["seen", 0, 0]], "output_layers": [["scores", 0, 0]]}})";
+
 const Network kNetworks[] = {
+    {"Attentive", kAttentive, {5}, (42 + 42 + 28 + 30) + 6 + (48 + 24 + 24 + 48) + (36 + 3) + 24 + 1 + 35},
     {"Crossed", kCrossed, {5}, 21 + 21 + 15 + 12 + 75},
     {"Activations",
      Rows(R"({"class_name": "Dense", "config": {"units": 7, "activation": "gelu"}},

@@ -1,0 +1,219 @@
+// Attention: of one head, without projections.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/random.h"
+#include "common/core/status.h"
+#include "kernels/ops.h"
+#include "nn/layers/attention/attention_call.h"
+#include "nn/layers/attention/attention_onnx.h"
+#include "nn/layers/attention/projected_attention_op.h"
+#include "nn/layers/attention/typed_parameter.h"
+#include "nn/layers/layer_ops.h"
+#include "nn/layers/layers.h"
+
+namespace cairn::nn {
+namespace {
+
+// x times a variable of one element, in the type of x.
+class ScaledInput {
+ public:
+  static absl::StatusOr<std::unique_ptr<ScaledInput>> Create(const kernels::TensorDesc& x,
+                                                             kernels::Device& device) {
+    auto made = std::make_unique<ScaledInput>();
+    const kernels::TensorDesc scale = x.WithShape({1, 1, 1});
+    CAIRN_ASSIGN_OR_RETURN(
+        made->multiply_,
+        device.ops().MakeBroadcastMerge({.kind = kernels::MergeKind::kMultiply, .inputs = {x, scale}}));
+    CAIRN_ASSIGN_OR_RETURN(made->scale_, TypedParameter::Create(scale, device));
+    for (auto* memory : {&made->output_, &made->gradient_}) {
+      CAIRN_ASSIGN_OR_RETURN(*memory, device.Allocate(x.num_floats(), "scaled query"));
+    }
+    return made;
+  }
+
+  absl::Status Forward(const float* x, const float* scale) {
+    CAIRN_ASSIGN_OR_RETURN(const float* const typed, scale_.Load(scale));
+    return multiply_->Forward({x, typed}, output_->data());
+  }
+  absl::Status Backward(const float* x, float* dx, float* dscale) {
+    CAIRN_RETURN_IF_ERROR(
+        multiply_->Backward({x, scale_.values()}, gradient_->data(), {dx, scale_.Target(dscale)}));
+    return scale_.StoreGradient(dscale);
+  }
+  const float* output() const { return output_->data(); }
+  float* gradient() const { return gradient_->data(); }
+
+ private:
+  std::unique_ptr<kernels::NaryOp> multiply_;
+  TypedParameter scale_;
+  std::unique_ptr<kernels::DeviceMemory> output_, gradient_;
+};
+
+// Variables: the scale, if there is one.
+class AttentionOp final : public LayerOp {
+ public:
+  AttentionOp(const kernels::TensorDesc& query, const kernels::AttentionParams& params,
+              const AttentionCall& call, size_t key, kernels::Device& device)
+      : output_(query.WithShape({params.batch, params.queries, params.value_width})),
+        call_(call),
+        key_(key),
+        device_(device) {}
+
+  absl::Status Prepare(const LayerOpParams& params, const kernels::AttentionParams& attention,
+                       bool use_scale) {
+    CAIRN_ASSIGN_OR_RETURN(attention_, device_.ops().MakeAttention(attention));
+    if (use_scale) {
+      CAIRN_ASSIGN_OR_RETURN(scaled_, ScaledInput::Create(params.inputs[0], device_));
+    }
+    // The kernel writes three gradients, also those that no layer needs, and two for a value that is also the
+    // key.
+    CAIRN_ASSIGN_OR_RETURN(add_, device_.ops().MakeAdd(params.inputs[1], 2));
+    const size_t readers[] = {0, 1, key_};
+    for (size_t i = 0; i < std::size(readers); ++i) {
+      CAIRN_ASSIGN_OR_RETURN(
+          spare_[i], device_.Allocate(params.inputs[readers[i]].num_floats(), "gradient of an input"));
+    }
+    int64_t longest_mask = 1;
+    for (size_t i = 0; i < params.inputs.size(); ++i) {
+      floats_.push_back(params.inputs[i].num_floats());
+      if (i > 1 && i != key_) longest_mask = std::max(longest_mask, floats_[i]);
+    }
+    CAIRN_ASSIGN_OR_RETURN(zeros_, device_.Allocate(longest_mask, "gradient of a mask"));
+    return absl::OkStatus();
+  }
+
+  const kernels::TensorDesc& output() const override { return output_; }
+  absl::Status Forward(const ForwardArgs& args) override {
+    if (scaled_ != nullptr) CAIRN_RETURN_IF_ERROR(scaled_->Forward(args.inputs[0], args.variables[0]));
+    return attention_->Forward(InputsOf(args.inputs), args.training, args.output);
+  }
+  absl::Status Backward(const BackwardArgs& args) override {
+    const auto gradient = [&](size_t input, size_t spare) {
+      float* const needed = args.input_gradients[input];
+      return needed != nullptr ? needed : spare_[spare]->data();
+    };
+    float* const dq = gradient(0, 0);
+    float* const dv = gradient(1, 1);
+    float* const dk = key_ == 1 ? spare_[2]->data() : gradient(key_, 2);
+    CAIRN_RETURN_IF_ERROR(attention_->Backward(InputsOf(args.inputs), args.output, args.output_gradient,
+                                               scaled_ == nullptr ? dq : scaled_->gradient(), dk, dv));
+    if (scaled_ != nullptr) CAIRN_RETURN_IF_ERROR(scaled_->Backward(args.inputs[0], dq, args.gradients[0]));
+    if (key_ == 1) CAIRN_RETURN_IF_ERROR(add_->Forward({dv, dk}, dv));
+    for (size_t input = 2; input < args.inputs.size(); ++input) {
+      if (input == key_ || args.input_gradients[input] == nullptr) continue;
+      CAIRN_RETURN_IF_ERROR(
+          device_.CopyOnDevice(zeros_->data(), args.input_gradients[input], floats_[input]));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  kernels::AttentionInputs InputsOf(absl::Span<const float* const> inputs) const {
+    kernels::AttentionInputs of_attention = MasksOf(call_, inputs);
+    of_attention.q = scaled_ == nullptr ? inputs[0] : scaled_->output();
+    of_attention.k = inputs[key_];
+    of_attention.v = inputs[1];
+    return of_attention;
+  }
+
+  const kernels::TensorDesc output_;
+  const AttentionCall call_;
+  const size_t key_;  // the input of the key
+  kernels::Device& device_;
+  std::unique_ptr<kernels::Attention> attention_;
+  std::unique_ptr<ScaledInput> scaled_;  // null: the query as it is
+  std::unique_ptr<kernels::NaryOp> add_;
+  std::unique_ptr<kernels::DeviceMemory> spare_[3];  // of query, value and key
+  std::unique_ptr<kernels::DeviceMemory> zeros_;
+  std::vector<int64_t> floats_;  // [input]
+};
+
+class AttentionLayer final : public Layer {
+ public:
+  AttentionLayer(std::string name, bool use_scale, float dropout, AttentionCall call)
+      : Layer(std::move(name), "Attention"),
+        use_scale_(use_scale),
+        dropout_(dropout),
+        call_(std::move(call)) {}
+
+  bool merges() const override { return true; }
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    CAIRN_RETURN_IF_ERROR(call_.CheckShapes(inputs));
+    const Shape& key = inputs[KeyInput(inputs.size())];
+    if (inputs[0][1] != key[1]) {
+      return absl::InvalidArgumentError(absl::StrCat("query ", inputs[0].ToString(), " and key ",
+                                                     key.ToString(), " differ in the axis of the product"));
+    }
+    return Shape{inputs[0][0], inputs[1][1]};
+  }
+  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override {
+    if (!use_scale_) return {};
+    return {{.name = "scale", .shape = {}, .initializer = {.center = 1}}};
+  }
+
+  MaskUse mask_use() const override { return MaskUse::kRefuses; }
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override {
+    std::vector<Shape> shapes;
+    for (const kernels::TensorDesc& input : params.inputs) shapes.emplace_back(input.shape.dims().subspan(1));
+    kernels::AttentionParams attention = AttentionOf(params.inputs[0].shape[0], shapes);
+    attention.type = params.inputs[0].type;
+    auto op =
+        std::make_unique<AttentionOp>(params.inputs[0], attention, call_, KeyInput(shapes.size()), device);
+    CAIRN_RETURN_IF_ERROR(op->Prepare(params, attention, use_scale_));
+    return op;
+  }
+
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    std::vector<Shape> shapes;
+    for (const OnnxValue input : inputs) shapes.push_back(onnx.ShapeOf(input));
+    std::string q = onnx.ChannelsLast(inputs[0]);
+    if (use_scale_) q = onnx.Add("Mul", {q, onnx.Weights(variables[0])});
+    const std::string k = onnx.ChannelsLast(inputs[KeyInput(inputs.size())]),
+                      v = onnx.ChannelsLast(inputs[1]);
+    const std::string y =
+        AttentionInOnnx(AttentionOf(0, shapes), {q, k, v}, MasksInOnnx(call_, inputs, onnx), onnx);
+    return onnx.FromChannelsLast(y, {shapes[0][0], shapes[1][1]});
+  }
+
+ private:
+  size_t KeyInput(size_t inputs) const { return call_.key() < inputs ? call_.key() : 1; }
+  kernels::AttentionParams AttentionOf(int64_t batch, absl::Span<const Shape> inputs) const {
+    return {.batch = batch,
+            .queries = inputs[0][0],
+            .keys = inputs[1][0],
+            .heads = 1,
+            .key_heads = 1,
+            .width = inputs[0][1],
+            .value_width = inputs[1][1],
+            .causal = call_.causal,
+            .dropout = dropout_,
+            .stream = StreamOf(absl::StrCat("dropout/", name()))};
+  }
+
+  const bool use_scale_;
+  const float dropout_;
+  const AttentionCall call_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeAttention(std::string name, ConfigReader& config) {
+  const bool use_scale = config.Bool("use_scale", false);
+  const auto dropout = static_cast<float>(config.Number("dropout", 0));
+  if (!(dropout >= 0 && dropout < 1)) config.Fail("dropout", absl::StrCat(dropout, " is not in [0, 1)"));
+  config.Refuse("score_mode", "dot");
+  config.Ignore({"seed"});
+  AttentionCall call = AttentionCall::Read(config);
+  if (call.Find("query_mask").has_value())
+    config.Fail("mask", "a mask of the query is not supported: multiply the output by it");
+  return std::make_unique<AttentionLayer>(std::move(name), use_scale, dropout, std::move(call));
+}
+
+}  // namespace cairn::nn
