@@ -31,7 +31,8 @@ absl::Status CheckIsOfKeras(const nlohmann::json& object) {
   if (const std::string module = Text(object, "module");
       !module.empty() && !function && !IsKerasModule(module)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("is a custom class of module '", module, "'; only Keras' own classes are supported"));
+        absl::StrCat("is a custom class of module '", module,
+                     "'; only Keras' own classes are supported: replace it by one"));
   }
   const std::string name = Text(object, "registered_name");
   const size_t package = name.find('>');
@@ -40,7 +41,8 @@ absl::Status CheckIsOfKeras(const nlohmann::json& object) {
       package == std::string::npos || absl::StartsWith(name, "keras") || name == Text(object, "class_name");
   if (!registered_by_keras) {
     return absl::InvalidArgumentError(
-        absl::StrCat("is a custom class, registered as '", name, "'; only Keras' own classes are supported"));
+        absl::StrCat("is a custom class, registered as '", name,
+                     "'; only Keras' own classes are supported: replace it by one"));
   }
   return absl::OkStatus();
 }

@@ -97,7 +97,9 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"CustomClassOfAKnownName",
                SequentialOf(R"({"module": "my.layers", "class_name": "Dense", "registered_name": "my>Dense",
                                 "config": {"name": "d", "units": 4, "input_shape": [4]}})"),
-               {"layer 'd' (Dense), line 1: is a custom class of module 'my.layers'"}},
+               {"layer 'd' (Dense), line 1: is a custom class of module 'my.layers'; only Keras' own classes "
+                "are "
+                "supported: replace it by one"}},
         Broken{"RegisteredClassOfAKnownName",
                SequentialOf(R"({"class_name": "Dense", "registered_name": "my>Dense",
                                 "config": {"name": "d", "units": 4, "input_shape": [4]}})"),
