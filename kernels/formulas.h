@@ -59,6 +59,12 @@ CAIRN_HOST_DEVICE inline bool IsLarger(float candidate, float largest) {
   return candidate > largest || candidate != candidate;
 }
 
+CAIRN_HOST_DEVICE inline float HardSigmoid(float x) {
+  const float y = x * (1.0f / 6) + 0.5f;
+  if (y < 0) return 0;
+  return y > 1 ? 1.0f : y;
+}
+
 CAIRN_HOST_DEVICE inline float Activate(const ActivationParams& f, float x) {
   switch (f.kind) {
     case Activation::kLinear:
@@ -82,6 +88,10 @@ CAIRN_HOST_DEVICE inline float Activate(const ActivationParams& f, float x) {
       return 0.5f * x * (1.0f + std::erf(x * kInverseSqrt2));
     case Activation::kGeluTanh:
       return 0.5f * x * (1.0f + std::tanh(kGeluTanhScale * (x + kGeluTanhCubic * x * x * x)));
+    case Activation::kHardSigmoid:
+      return HardSigmoid(x);
+    case Activation::kHardSilu:
+      return x * HardSigmoid(x);
   }
   return x;
 }
@@ -121,6 +131,11 @@ CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, f
       return 0.5f * (1.0f + t) +
              0.5f * x * (1.0f - t * t) * kGeluTanhScale * (1.0f + 3.0f * kGeluTanhCubic * x * x);
     }
+    case Activation::kHardSigmoid:
+      return x > -3 && x < 3 ? 1.0f / 6 : 0.0f;
+    case Activation::kHardSilu:
+      if (x <= -3) return 0;
+      return x >= 3 ? 1.0f : x * (1.0f / 3) + 0.5f;
   }
   return 1;
 }

@@ -11,6 +11,7 @@ bool ActivationParams::keeps_zero() const {
   switch (kind) {
     case Activation::kSigmoid:
     case Activation::kSoftplus:
+    case Activation::kHardSigmoid:
       return false;
     case Activation::kRelu:
       return threshold == 0 || slope == 0;

@@ -36,8 +36,10 @@ enum class Activation {
   kTanh,
   kSoftplus,
   kSilu,
-  kGelu,      // exact: x Phi(x)
-  kGeluTanh,  // the approximation with tanh
+  kGelu,         // exact: x Phi(x)
+  kGeluTanh,     // the approximation with tanh
+  kHardSigmoid,  // x / 6 + 1/2, in [0, 1]
+  kHardSilu,     // x times that
 };
 
 struct ActivationParams {

@@ -15,7 +15,7 @@ namespace cairn::kernels {
 // Whether the derivative of the function follows from its value: see DerivativeOfValue().
 inline bool HasDerivativeOfValue(const ActivationParams& f) {
   return f.kind != Activation::kSilu && f.kind != Activation::kGelu && f.kind != Activation::kGeluTanh &&
-         f.threshold == 0;
+         f.kind != Activation::kHardSilu && f.threshold == 0;
 }
 
 // f'(x) from y = f(x). It equals ActivationDerivative() up to rounding.
@@ -34,6 +34,8 @@ CAIRN_HOST_DEVICE inline float DerivativeOfValue(const ActivationParams& f, floa
       return 1.0f - y * y;
     case Activation::kSoftplus:
       return 1.0f - std::exp(-y);
+    case Activation::kHardSigmoid:
+      return y > 0 && y < 1 ? 1.0f / 6 : 0.0f;
     default:
       return 1;
   }

@@ -28,6 +28,9 @@ constexpr float kNoLimit = std::numeric_limits<float>::infinity();
 constexpr Row kActivations[] = {
     {"elu", {.function = {.kind = Activation::kElu, .slope = 1}}},
     {"gelu", {.function = {.kind = Activation::kGelu}}},
+    {"hard_sigmoid", {.function = {.kind = Activation::kHardSigmoid}}},
+    {"hard_silu", {.function = {.kind = Activation::kHardSilu}}},
+    {"hard_swish", {.function = {.kind = Activation::kHardSilu}}},
     {"leaky_relu", {.function = {.kind = Activation::kRelu, .slope = 0.2f, .limit = kNoLimit}}},
     {"linear", {}},
     {"relu", {.function = {.kind = Activation::kRelu, .slope = 0, .limit = kNoLimit}}},
@@ -131,6 +134,10 @@ std::string OnnxFunction(const kernels::ActivationParams& f, const std::string& 
       return OnnxGated(
           x, onnx.Add("Tanh", {onnx.Add("Mul", {sum, onnx.Scalar("scale", kernels::kGeluTanhScale)})}), onnx);
     }
+    case Activation::kHardSigmoid:
+      return onnx.Add("HardSigmoid", {x}, {{"alpha", 1.0f / 6}, {"beta", 0.5f}});
+    case Activation::kHardSilu:
+      return onnx.Add("HardSwish", {x});
   }
   return x;
 }

@@ -28,6 +28,8 @@ double Value(const kernels::ActivationParams& f, double x) {
       return 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * std::expm1(x));
     case Activation::kSoftplus:
       return std::log1p(std::exp(x));
+    case Activation::kHardSigmoid:
+      return std::clamp(x / 6 + 0.5, 0.0, 1.0);
     default:
       return x;
   }
@@ -244,6 +246,7 @@ TEST_P(RecurrenceConformance, OtherActivationsAgreeWithTheirDefinition) {
                                              {.kind = Activation::kElu, .slope = 1},
                                              {.kind = Activation::kSelu},
                                              {.kind = Activation::kSoftplus},
+                                             {.kind = Activation::kHardSigmoid},
                                              {.kind = Activation::kSigmoid}}) {
     RecurrenceParams params = Usual(RecurrentCell::kLstm);
     params.units = 3;

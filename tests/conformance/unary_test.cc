@@ -64,6 +64,12 @@ const Function kFunctions[] = {
     {"gelu_tanh",
      {.kind = Activation::kGeluTanh},
      [](double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }},
+    {"hard_sigmoid",
+     {.kind = Activation::kHardSigmoid},
+     [](double x) { return std::clamp(x / 6 + 0.5, 0.0, 1.0); }},
+    {"hard_silu",
+     {.kind = Activation::kHardSilu},
+     [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); }},
 };
 
 TEST_P(UnaryConformance, Activations) {

@@ -68,7 +68,7 @@ def attention():
     return document
 
 
-ACTIVATIONS = ["elu", "gelu", "leaky_relu", "linear", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "tanh"]
+ACTIVATIONS = ["elu", "gelu", "hard_sigmoid", "hard_silu", "leaky_relu", "linear", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "tanh"]
 
 ACTIVATION_LAYERS = [
     layer("LeakyReLU", name="leaky", negative_slope=0.1), layer("ELU", name="half_elu", alpha=0.5), layer("Softmax", name="shares"),

@@ -146,6 +146,30 @@ struct GeluTanh {
   }
 };
 
+struct HardSigmoid {
+  inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
+    const Vector one = Vector{} + 1.0f;
+    const Vector line = x * (1.0f / 6) + 0.5f;
+    y = line < 0.0f ? Vector{} : (line > 1.0f ? one : line);
+  }
+  inline __attribute__((always_inline)) void Derivative(const Vector& x, Vector& d) const {
+    const Vector slope = Vector{} + 1.0f / 6;
+    d = x > -3.0f ? (x < 3.0f ? slope : Vector{}) : Vector{};
+  }
+};
+
+struct HardSilu {
+  inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
+    HardSigmoid().Value(x, y);
+    y *= x;
+  }
+  inline __attribute__((always_inline)) void Derivative(const Vector& x, Vector& d) const {
+    const Vector one = Vector{} + 1.0f;
+    const Vector line = x * (1.0f / 3) + 0.5f;
+    d = x <= -3.0f ? Vector{} : (x >= 3.0f ? one : line);
+  }
+};
+
 // Calls visit(index of the first element, count) for whole vectors, then for the rest.
 template <typename Visit>
 inline __attribute__((always_inline)) void ForEachVector(int64_t count, const Visit& visit) {
@@ -230,6 +254,10 @@ void Run(const ActivationParams& f, const Loop& loop) {
       return loop(ByDerivative<Gelu>());
     case Activation::kGeluTanh:
       return loop(ByDerivative<GeluTanh>());
+    case Activation::kHardSigmoid:
+      return loop(ByDerivative<HardSigmoid>());
+    case Activation::kHardSilu:
+      return loop(ByDerivative<HardSilu>());
   }
 }
 

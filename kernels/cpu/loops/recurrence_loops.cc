@@ -175,6 +175,10 @@ struct AnyOfGate {
         return TanhOfGate(f).Value(x, y);
       case Activation::kSoftplus:
         return Softplus<kLanes>(x, y);
+      case Activation::kHardSigmoid:
+        e = x * (1.0f / 6) + 0.5f;
+        y = e < 0.0f ? Vector{} : (e > 1.0f ? Vector{} + 1.0f : e);
+        return;
       default:
         y = x;
     }
@@ -201,6 +205,10 @@ struct AnyOfGate {
       case Activation::kSoftplus:
         Exp<kLanes>(-y, e);
         d = 1.0f - e;
+        return;
+      case Activation::kHardSigmoid:
+        e = Vector{} + 1.0f / 6;
+        d = y > 0.0f ? (y < 1.0f ? e : Vector{}) : Vector{};
         return;
       default:
         d = one;
