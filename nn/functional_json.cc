@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "nn/distributed_embedding.h"
+#include "nn/layer/dtype_policy.h"
 #include "nn/layer/keras_class.h"
 #include "nn/layers/attention/attention_call.h"
 #include "nn/model_builder.h"

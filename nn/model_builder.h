@@ -118,7 +118,4 @@ class ModelBuilder {
   std::vector<int> mapped_from_;
 };
 
-// Accepts float32 as a string, or as a policy object of Keras 2 ("Policy") or 3 ("DTypePolicy").
-void CheckDtype(absl::string_view field, ConfigReader& config);
-
 }  // namespace cairn::nn

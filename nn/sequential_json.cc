@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "nn/layer/config_reader.h"
+#include "nn/layer/dtype_policy.h"
 #include "nn/layers/input_layer.h"
 #include "nn/model_graph.h"
 

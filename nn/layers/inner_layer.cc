@@ -4,21 +4,22 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "nn/layer/dtype_policy.h"
 #include "nn/layer/keras_class.h"
-#include "nn/layer_registry.h"
-#include "nn/model_builder.h"
 
 namespace cairn::nn {
 
 using nlohmann::json;
 
-std::unique_ptr<Layer> ReadInnerLayer(absl::string_view field, ConfigReader& outer) {
+std::unique_ptr<Layer> ReadInnerLayer(absl::string_view field, ConfigReader& outer,
+                                      InnerLayerMaker (*find)(absl::string_view class_name)) {
   const json& value = outer.Raw(field);
   const json class_name = value.is_object() ? value.value("class_name", json()) : json();
-  const LayerMaker make = class_name.is_string() ? FindLayer(class_name.get<std::string>()) : nullptr;
+  const InnerLayerMaker make = class_name.is_string() ? find(class_name.get<std::string>()) : nullptr;
   if (make == nullptr) {
-    outer.Fail(field,
-               value.is_null() ? "required" : absl::StrCat(class_name.dump(), " is not a supported layer"));
+    outer.Fail(field, value.is_null()
+                          ? "required"
+                          : absl::StrCat(class_name.dump(), " is not a supported layer within another"));
     return nullptr;
   }
   if (const absl::Status own = CheckIsOfKeras(value); !own.ok()) {

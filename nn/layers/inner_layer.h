@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "nn/layer/config_reader.h"
@@ -10,7 +11,11 @@
 
 namespace cairn::nn {
 
-// Reads `field` of `outer`. Null, after a failure of `outer`, if it is absent or is no layer that this program has.
-std::unique_ptr<Layer> ReadInnerLayer(absl::string_view field, ConfigReader& outer);
+using InnerLayerMaker = std::unique_ptr<Layer> (*)(std::string name, ConfigReader& config);
+
+// Reads `field` of `outer`. `find` gives the maker of a class, or null. Returns null, after a failure of `outer`, if
+// the field is absent or its class is not found.
+std::unique_ptr<Layer> ReadInnerLayer(absl::string_view field, ConfigReader& outer,
+                                      InnerLayerMaker (*find)(absl::string_view class_name));
 
 }  // namespace cairn::nn

@@ -201,14 +201,16 @@ MergeMode ReadMergeMode(ConfigReader& config) {
   return {};
 }
 
-std::unique_ptr<RecurrentLayer> AsRecurrent(absl::string_view field, std::unique_ptr<Layer> layer,
-                                            ConfigReader& config) {
-  if (layer == nullptr) return nullptr;
-  if (dynamic_cast<RecurrentLayer*>(layer.get()) == nullptr) {
-    config.Fail(field, absl::StrCat(layer->class_name(), " is not supported, only LSTM, GRU and SimpleRNN"));
-    return nullptr;
-  }
-  return std::unique_ptr<RecurrentLayer>(static_cast<RecurrentLayer*>(layer.release()));
+InnerLayerMaker FindRecurrent(absl::string_view class_name) {
+  if (class_name == "LSTM") return MakeLstm;
+  if (class_name == "GRU") return MakeGru;
+  return class_name == "SimpleRNN" ? MakeSimpleRnn : nullptr;
+}
+
+// Null after a failure of `config`.
+std::unique_ptr<RecurrentLayer> ReadRecurrent(absl::string_view field, ConfigReader& config) {
+  return std::unique_ptr<RecurrentLayer>(
+      static_cast<RecurrentLayer*>(ReadInnerLayer(field, config, FindRecurrent).release()));
 }
 
 // The backward layer of a file without one, as Keras makes it from the forward layer.
@@ -238,11 +240,10 @@ void CheckPair(const RecurrentConfig& forward, const RecurrentConfig& backward, 
 
 std::unique_ptr<Layer> MakeBidirectional(std::string name, ConfigReader& config) {
   const MergeMode mode = ReadMergeMode(config);
-  auto forward = AsRecurrent("layer", ReadInnerLayer("layer", config), config);
+  auto forward = ReadRecurrent("layer", config);
   if (forward == nullptr) return nullptr;
-  auto backward = config.Raw("backward_layer").is_null()
-                      ? ReversedCopy(*forward)
-                      : AsRecurrent("backward_layer", ReadInnerLayer("backward_layer", config), config);
+  auto backward = config.Raw("backward_layer").is_null() ? ReversedCopy(*forward)
+                                                         : ReadRecurrent("backward_layer", config);
   if (backward == nullptr) return nullptr;
   CheckPair(forward->config(), backward->config(), mode.kind.has_value(), config);
   if (backward->name() == forward->name())

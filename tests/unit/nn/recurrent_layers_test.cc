@@ -152,7 +152,7 @@ TEST(RecurrentLayers, UnsupportedOptionsAreRefusedWithAdvice) {
         "merge_mode: null is not supported, because a layer has one output"},
        {R"({"class_name": "Bidirectional", "config": {"layer": {"class_name": "Dense", "config": {"units": 2}},
              "merge_mode": "sum", "input_shape": [3, 1]}})",
-        "layer: Dense is not supported, only LSTM, GRU and SimpleRNN"},
+        "layer: \"Dense\" is not a supported layer within another"},
        {R"({"class_name": "TimeDistributed", "config": {"layer": {"class_name": "Dense", "config": {"unit": 2}},
              "input_shape": [3, 1]}})",
         "layer: 'dense' (Dense): units: required"},

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "nn/layer_registry.h"
 #include "nn/layers/inner_layer.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
@@ -92,7 +93,7 @@ class TimeDistributedLayer final : public Layer {
 }  // namespace
 
 std::unique_ptr<Layer> MakeTimeDistributed(std::string name, ConfigReader& config) {
-  std::unique_ptr<Layer> inner = ReadInnerLayer("layer", config);
+  std::unique_ptr<Layer> inner = ReadInnerLayer("layer", config, FindLayer);
   if (inner == nullptr) return nullptr;
   if (inner->merges() || inner->row_table() != nullptr || inner->mask_maker() != nullptr ||
       inner->class_name() == "BatchNormalization") {
