@@ -87,10 +87,10 @@ WeightsPlace PlaceOf(absl::string_view path) {
     absl::string_view suffix;
     int place;
   };
-  constexpr Part kParts[] = {
-      {"/cell", 0},         {"/layer", 0},         {"/forward_layer", 0}, {"/backward_layer", 1}, {"/query_dense", 0},
-      {"/_query_dense", 0}, {"/key_dense", 1},     {"/_key_dense", 1},    {"/value_dense", 2},    {"/_value_dense", 2},
-      {"/output_dense", 3}, {"/_output_dense", 3}};
+  constexpr Part kParts[] = {{"/cell", 0},           {"/layer", 0},        {"/forward_layer", 0},
+                             {"/backward_layer", 1}, {"/query_dense", 0},  {"/_query_dense", 0},
+                             {"/key_dense", 1},      {"/_key_dense", 1},   {"/value_dense", 2},
+                             {"/_value_dense", 2},   {"/output_dense", 3}, {"/_output_dense", 3}};
   int place = 0;
   for (bool shortened = true; shortened;) {
     shortened = false;

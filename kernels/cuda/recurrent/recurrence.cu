@@ -70,7 +70,8 @@ class CudaRecurrence final : public Recurrence {
   absl::Status Backward(const Inputs& inputs, float* z, const float* dy, float* dkernel,
                         float* dbias) override {
     const RecurrentMemory<T> memory = MemoryOf(z);
-    for (float* const gradient : {memory.dh, memory.dc}) {
+    float* const gradients[] = {memory.dh, memory.dc};
+    for (float* const gradient : gradients) {
       if (gradient != nullptr)
         CAIRN_CUDA(cudaMemsetAsync(gradient, 0, count() * sizeof(float), context_.stream()));
     }
