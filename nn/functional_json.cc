@@ -21,6 +21,7 @@
 #include "nn/layers/attention/attention_call.h"
 #include "nn/model_builder.h"
 #include "nn/model_graph.h"
+#include "nn/number_arguments.h"
 
 namespace cairn::nn {
 namespace {
@@ -201,8 +202,10 @@ class FunctionalReader {
       return absl::OkStatus();
     }
     json document = as_written;
-    if (const auto status = NormalizeAttentionCalls(document); !status.ok())
-      return Annotate(status, absl::StrCat("layer '", TextOf(as_written, "name"), "'"));
+    for (const auto rewrite : {&NormalizeAttentionCalls, &ReplaceNumbers}) {
+      if (const auto status = rewrite(document); !status.ok())
+        return Annotate(status, absl::StrCat("layer '", TextOf(as_written, "name"), "'"));
+    }
     CAIRN_ASSIGN_OR_RETURN(GraphLayer layer, list_.Read(document, position));
     // Keras writes the name twice, in the config and next to the class. A file written by hand may have it
     // only next to the class.

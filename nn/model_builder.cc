@@ -37,7 +37,8 @@ absl::Status CheckClass(const json& layer, const std::string& class_name) {
   }
   CAIRN_RETURN_IF_ERROR(CheckIsOfKeras(layer));
   constexpr absl::string_view kFunctions[] = {"Add", "Subtract", "Multiply", "Maximum", "Minimum"};
-  if (IsKerasFunction(layer) && absl::c_find(kFunctions, class_name) == std::end(kFunctions)) {
+  const bool with_number = class_name == "Rescaling";  // of ReplaceNumbers()
+  if (IsKerasFunction(layer) && !with_number && !absl::c_linear_search(kFunctions, class_name)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "is a function of keras.ops, but only these are supported: ", absl::StrJoin(kFunctions, ", "),
         "; use a layer"));
@@ -134,7 +135,7 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
   if (config.is_object() && config.contains("name") && config["name"].is_string() && read.local_name.empty())
     reader.Fail("name", "must not be empty");
   if (const auto status = CheckClass(layer, class_name); !status.ok()) return Annotate(status, read.where);
-  read.equal_ranks = IsKerasFunction(layer);
+  read.is_function = IsKerasFunction(layer);
   if (class_name == "InputLayer") {
     read.text = reader.Raw("dtype") == "string";
     read.input_type = read.text ? DType::kInt64 : ReadInputDtype("dtype", reader);
@@ -339,7 +340,7 @@ absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std
   std::vector<Shape> shapes;
   for (int input : inputs) shapes.push_back(ShapeOf(input));
   for (const Shape& shape : shapes) {
-    if (!layer.equal_ranks || shape.rank() == shapes[0].rank()) continue;
+    if (!layer.is_function || shape.rank() == shapes[0].rank()) continue;
     return absl::InvalidArgumentError(absl::StrCat(layer.where, ": inputs ", shapes[0].ToString(), " and ",
                                                    shape.ToString(), " have different numbers of axes"));
   }
@@ -364,6 +365,7 @@ absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std
   model_.nodes_.push_back(std::move(node));
   const int made = static_cast<int>(model_.nodes_.size()) - 1;
   if (absl::c_any_of(inputs, [this](int input) { return IsRagged(input); })) return made;  // nothing pads it
+  if (layer.is_function) return made;
   if (const auto status = masks_.AddOutput(*layer.layer, inputs, made); !status.ok())
     return Annotate(status, layer.where);
   return made;

@@ -42,10 +42,10 @@ struct ReadLayer {
   DType input_type = DType::kFloat32;  // the dtype of an InputLayer
   bool ragged = false;                 // of an InputLayer
   bool text = false;                   // the dtype of an InputLayer is string
-  // Set for a merging function such as `a + b`. The function aligns shapes from their last axis, including
-  // the batch, whereas a merge layer inserts missing axes after the batch. Only shapes of equal rank give the
-  // same result both ways, so other shapes are refused.
-  bool equal_ranks = false;
+  // Set for a function such as `a + b`. The function aligns shapes from their last axis, including the batch, whereas
+  // a merge layer inserts missing axes after the batch. Only shapes of equal rank give the same result both ways, so
+  // other shapes are refused. A function's output has no mask of time steps.
+  bool is_function = false;
   // "device" next to class_name or in the config, an extension of Keras' format; empty: none.
   std::string device{};
 };

@@ -6,10 +6,10 @@
                                   [--precisions fp32,bf16] [--threads 1] [--batch_size 8] [--rounds 5]
 
 DIR has <Network>.json, as keras.applications.<Network>(weights=None).to_json() writes it, of 224 x 224 images. A step
-is the forward and the backward pass, without an optimizer. PyTorch's networks are torchvision's, of the same layers, with
-channels last; eager, and with --compile also compiled: the faster counts. In bf16, PyTorch computes under autocast, and
-Cairn with --precision bf16. The sides run in turn in both orders; the figures are medians over the rounds, of images/s
-and of the ratios ours / PyTorch's.
+is the forward and the backward pass, without an optimizer. PyTorch's networks are torchvision's, of the same layers,
+with channels last; eager, and with --compile also compiled: the faster counts. In bf16, PyTorch computes under
+autocast, and Cairn with --precision bf16. The sides run in turn in both orders; the figures are medians over the
+rounds, of images/s and of the ratios ours / PyTorch's.
 """
 
 import argparse

@@ -113,10 +113,10 @@ INSTANTIATE_TEST_SUITE_P(
                                 "config": {"name": "s", "input_shape": [4]}})"),
                {"layer 's' (Softmax), line 1: is a function of keras.ops"}},
         Broken{"FunctionOfANumber",
-               Graph(R"({"module": "keras.src.ops.numpy", "class_name": "Add", "config": {"name": "a"},
+               Graph(R"({"module": "keras.src.ops.numpy", "class_name": "Maximum", "config": {"name": "a"},
                          "inbound_nodes": [{"args": [["in", 0, 0], 3.0], "kwargs": {}}]})",
                      "a"),
-               {"layer 'a' (Add), line 1: inbound_nodes: the number 3.0 in place of a tensor"}},
+               {"layer 'a' (Maximum), line 1: inbound_nodes: the number 3.0 in place of a tensor"}},
         Broken{
             "FunctionOfSeveralRanks",
             Graph(R"({"class_name": "GlobalMaxPooling2D", "config": {"name": "g"}, "inbound_nodes": [["in"]]},
