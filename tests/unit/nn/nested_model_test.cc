@@ -94,9 +94,9 @@ TEST(NestedModel, ItsFreezingIsThatOfLayersThatDoNotSay) {
       absl::StrReplaceAll(Tower(R"(["a"])"), {{R"("trainable": true)", R"("trainable": false)"},
                                               {R"("units": 3)", R"("units": 3, "trainable": true)"}});
   frozen.resize(frozen.rfind(','));
+  const Model model = Read(Graph(frozen, R"("tower")"));
   std::vector<bool> trainable;
-  for (const ModelVariable& variable : Read(Graph(frozen, R"("tower")")).variables())
-    trainable.push_back(variable.trainable());
+  for (const ModelVariable& variable : model.variables()) trainable.push_back(variable.trainable());
   EXPECT_THAT(trainable, ElementsAre(false, false, true, true, false, false, false, false));
 }
 
