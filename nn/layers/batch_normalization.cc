@@ -10,17 +10,16 @@
 #include "nn/layers/axes.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
+#include "nn/layers/norm_weights.h"
 
 namespace cairn::nn {
 namespace {
 
-struct BatchNormConfig {
-  float momentum, epsilon;
-  bool scale, center;
+struct BatchNormConfig : NormWeights {
+  float momentum = 0, epsilon = 0;
   // Set if trainable is false: the moving statistics are used even in training, as in Keras.
-  bool frozen;
-  InitializerSpec gamma, beta, moving_mean, moving_variance;
-  RegularizerSpec gamma_regularizer, beta_regularizer;
+  bool frozen = false;
+  InitializerSpec moving_mean{}, moving_variance{};
 };
 
 // Variables: gamma and beta if they exist, the moving mean and the moving variance.
@@ -93,19 +92,7 @@ class BatchNormalizationLayer final : public Layer {
 
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
     const Shape channels = {inputs[0][AxisOf(inputs[0]) - 1]};
-    std::vector<VariableSpec> variables;
-    if (config_.scale) {
-      variables.push_back({.name = "gamma",
-                           .shape = channels,
-                           .initializer = config_.gamma,
-                           .regularizer = config_.gamma_regularizer});
-    }
-    if (config_.center) {
-      variables.push_back({.name = "beta",
-                           .shape = channels,
-                           .initializer = config_.beta,
-                           .regularizer = config_.beta_regularizer});
-    }
+    std::vector<VariableSpec> variables = config_.Variables(channels);
     variables.push_back({.name = "moving_mean",
                          .shape = channels,
                          .initializer = config_.moving_mean,
@@ -129,7 +116,7 @@ class BatchNormalizationLayer final : public Layer {
     // A gradient also passes a transposition.
     const bool needs_gradient = params.needs_input_gradients || axis + 1 != shape.rank();
     return MakeOnLastAxes(
-        params.inputs[0], {axis}, (config_.scale ? size_t{1} : 0) + (config_.center ? size_t{1} : 0) + 2,
+        params.inputs[0], {axis}, config_.variables() + 2,
         [&](const kernels::TensorDesc& last) {
           return MakeForLastAxis(last, needs_gradient, params.statistics_weight, device);
         },
@@ -208,17 +195,12 @@ class BatchNormalizationLayer final : public Layer {
 }  // namespace
 
 std::unique_ptr<Layer> MakeBatchNormalization(std::string name, ConfigReader& config) {
-  BatchNormConfig read = {.momentum = static_cast<float>(config.Number("momentum", 0.99)),
-                          .epsilon = static_cast<float>(config.Number("epsilon", 1e-3)),
-                          .scale = config.Bool("scale", true),
-                          .center = config.Bool("center", true),
-                          .frozen = !config.Bool("trainable", true),
-                          .gamma = config.Initializer("gamma_initializer", "ones"),
-                          .beta = config.Initializer("beta_initializer", "zeros"),
-                          .moving_mean = config.Initializer("moving_mean_initializer", "zeros"),
-                          .moving_variance = config.Initializer("moving_variance_initializer", "ones"),
-                          .gamma_regularizer = config.Regularizer("gamma_regularizer"),
-                          .beta_regularizer = config.Regularizer("beta_regularizer")};
+  BatchNormConfig read = {ReadNormWeights(config)};
+  read.momentum = static_cast<float>(config.Number("momentum", 0.99));
+  read.epsilon = static_cast<float>(config.Number("epsilon", 1e-3));
+  read.frozen = !config.Bool("trainable", true);
+  read.moving_mean = config.Initializer("moving_mean_initializer", "zeros");
+  read.moving_variance = config.Initializer("moving_variance_initializer", "ones");
   if (!(read.momentum >= 0 && read.momentum <= 1)) {
     config.Fail("momentum", absl::StrCat(read.momentum, " is not in [0, 1]"));
   }
@@ -226,7 +208,7 @@ std::unique_ptr<Layer> MakeBatchNormalization(std::string name, ConfigReader& co
   config.Refuse("synchronized", false);
   config.Refuse("renorm", false);
   config.Ignore({"renorm_momentum"});
-  config.RefuseUnlessNull({"beta_constraint", "gamma_constraint", "renorm_clipping", "virtual_batch_size"});
+  config.RefuseUnlessNull({"renorm_clipping", "virtual_batch_size"});
   const std::vector<int64_t> axis = config.Ints("axis", {{-1}});
   if (axis.size() != 1) config.Fail("axis", "several axes are not supported, only one");
   return std::make_unique<BatchNormalizationLayer>(std::move(name), std::move(read),

@@ -10,19 +10,15 @@
 #include "nn/layers/axes.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
+#include "nn/layers/norm_weights.h"
 
 namespace cairn::nn {
 namespace {
 
-struct GroupNormConfig {
-  int64_t groups;  // -1: one for each channel
-  int64_t axis;    // of the channels, counted with the batch
-  float epsilon;
-  bool scale, center;
-  InitializerSpec gamma, beta;
-  RegularizerSpec gamma_regularizer, beta_regularizer;
-
-  size_t variables() const { return (scale ? size_t{1} : 0) + (center ? size_t{1} : 0); }
+struct GroupNormConfig : NormWeights {
+  int64_t groups = 0;  // -1: one for each channel
+  int64_t axis = -1;   // of the channels, counted with the batch
+  float epsilon = 0;
 };
 
 // Rows of numbers to the mean 0 and the variance 1. No variables.
@@ -114,21 +110,7 @@ class GroupNormalizationLayer final : public Layer {
 
   MaskUse mask_use() const override { return MaskUse::kPasses; }
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
-    const Shape channels = {inputs[0][*ChannelAxis(inputs[0]) - 1]};
-    std::vector<VariableSpec> variables;
-    if (config_.scale) {
-      variables.push_back({.name = "gamma",
-                           .shape = channels,
-                           .initializer = config_.gamma,
-                           .regularizer = config_.gamma_regularizer});
-    }
-    if (config_.center) {
-      variables.push_back({.name = "beta",
-                           .shape = channels,
-                           .initializer = config_.beta,
-                           .regularizer = config_.beta_regularizer});
-    }
-    return variables;
+    return config_.Variables({inputs[0][*ChannelAxis(inputs[0]) - 1]});
   }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
@@ -211,21 +193,15 @@ class GroupNormalizationLayer final : public Layer {
 
 std::unique_ptr<Layer> MakeGroupNormalization(std::string name, ConfigReader& config) {
   const std::vector<int64_t> groups = config.Ints("groups", {{32}}), axis = config.Ints("axis", {{-1}});
-  GroupNormConfig read = {.groups = groups.empty() ? 0 : groups[0],
-                          .axis = axis.empty() ? -1 : axis[0],
-                          .epsilon = static_cast<float>(config.Number("epsilon", 1e-3)),
-                          .scale = config.Bool("scale", true),
-                          .center = config.Bool("center", true),
-                          .gamma = config.Initializer("gamma_initializer", "ones"),
-                          .beta = config.Initializer("beta_initializer", "zeros"),
-                          .gamma_regularizer = config.Regularizer("gamma_regularizer"),
-                          .beta_regularizer = config.Regularizer("beta_regularizer")};
+  GroupNormConfig read = {ReadNormWeights(config)};
+  if (!groups.empty()) read.groups = groups[0];
+  if (!axis.empty()) read.axis = axis[0];
+  read.epsilon = static_cast<float>(config.Number("epsilon", 1e-3));
   if (groups.size() != 1 || (read.groups < 1 && read.groups != -1)) {
     config.Fail("groups", "expected a positive integer, or -1 for one group per channel");
   }
   if (axis.size() != 1) config.Fail("axis", "expected one axis");
   if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
-  config.RefuseUnlessNull({"beta_constraint", "gamma_constraint"});
   return std::make_unique<GroupNormalizationLayer>(std::move(name), std::move(read));
 }
 

@@ -9,16 +9,14 @@
 #include "nn/layers/axes.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
+#include "nn/layers/norm_weights.h"
 
 namespace cairn::nn {
 namespace {
 
-struct LayerNormConfig {
-  float epsilon;
-  bool scale, center;
+struct LayerNormConfig : NormWeights {
+  float epsilon = 0;
   bool rms = false;  // RMSNormalization
-  InitializerSpec gamma{}, beta{};
-  RegularizerSpec gamma_regularizer{}, beta_regularizer{};
 };
 
 // Variables: gamma and beta, if they exist.
@@ -60,20 +58,7 @@ class LayerNormalizationLayer final : public Layer {
     Shape width;  // one axis for each that is normalized
     const std::vector<int> axes = *ResolveAxes(axes_, inputs[0]);
     for (const int axis : axes) width.Append(inputs[0][axis - 1]);
-    std::vector<VariableSpec> variables;
-    if (config_.scale) {
-      variables.push_back({.name = config_.rms ? "scale" : "gamma",
-                           .shape = width,
-                           .initializer = config_.gamma,
-                           .regularizer = config_.gamma_regularizer});
-    }
-    if (config_.center) {
-      variables.push_back({.name = "beta",
-                           .shape = width,
-                           .initializer = config_.beta,
-                           .regularizer = config_.beta_regularizer});
-    }
-    return variables;
+    return config_.Variables(width, config_.rms ? "scale" : "gamma");
   }
 
   MaskUse mask_use() const override { return MaskUse::kPasses; }
@@ -85,7 +70,7 @@ class LayerNormalizationLayer final : public Layer {
     int64_t width = 1;
     for (const int axis : axes) width *= input.shape[axis];
     return MakeOnLastAxes(
-        input, axes, (config_.scale ? size_t{1} : 0) + (config_.center ? size_t{1} : 0),
+        input, axes, config_.variables(),
         [&](const kernels::TensorDesc& last) -> absl::StatusOr<std::unique_ptr<LayerOp>> {
           CAIRN_ASSIGN_OR_RETURN(auto op,
                                  device.ops().MakeLayerNorm({.rows = last.shape.num_elements() / width,
@@ -149,25 +134,17 @@ std::vector<int64_t> ReadAxes(ConfigReader& config) {
 }  // namespace
 
 std::unique_ptr<Layer> MakeLayerNormalization(std::string name, ConfigReader& config) {
-  LayerNormConfig read = {.epsilon = static_cast<float>(config.Number("epsilon", 1e-3)),
-                          .scale = config.Bool("scale", true),
-                          .center = config.Bool("center", true),
-                          .gamma = config.Initializer("gamma_initializer", "ones"),
-                          .beta = config.Initializer("beta_initializer", "zeros"),
-                          .gamma_regularizer = config.Regularizer("gamma_regularizer"),
-                          .beta_regularizer = config.Regularizer("beta_regularizer")};
+  LayerNormConfig read = {ReadNormWeights(config)};
+  read.epsilon = static_cast<float>(config.Number("epsilon", 1e-3));
   if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
   config.Refuse("rms_scaling", false);
-  config.RefuseUnlessNull({"beta_constraint", "gamma_constraint"});
   return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read), ReadAxes(config));
 }
 
 std::unique_ptr<Layer> MakeRmsNormalization(std::string name, ConfigReader& config) {
-  LayerNormConfig read = {.epsilon = static_cast<float>(config.Number("epsilon", 1e-6)),
-                          .scale = true,
-                          .center = false,
-                          .rms = true,
-                          .gamma = {.center = 1}};
+  LayerNormConfig read = {NormWeights{.center = false, .gamma = {.center = 1}}};
+  read.epsilon = static_cast<float>(config.Number("epsilon", 1e-6));
+  read.rms = true;
   if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
   return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read), ReadAxes(config));
 }

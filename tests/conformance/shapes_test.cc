@@ -7,6 +7,7 @@
 
 #include "tests/conformance/backends.h"
 #include "tests/conformance/numerical.h"
+#include "tests/conformance/unary.h"
 
 namespace cairn::conformance {
 namespace {
@@ -16,25 +17,11 @@ using kernels::Layout;
 using kernels::TensorDesc;
 using reference::Tensor;
 
-class ShapesConformance : public ConformanceTest {
+class ShapesConformance : public UnaryOpTest {
  protected:
-  void Check(absl::StatusOr<std::unique_ptr<kernels::UnaryOp>> made, const Shape& shape, Layout layout,
-             const std::function<Tensor(const Tensor&)>& forward) {
-    ASSERT_TRUE(made.ok()) << made.status();
-    kernels::UnaryOp& op = **made;
-    const TensorDesc x_desc = ActivationDesc(shape, layout), y_desc = op.output();
-    Tensor x = Rounded(RandomTensor(shape, 1), type());
-    const auto x_memory = PutActivation(x, layout), y_memory = Poisoned(y_desc.num_floats());
-    ASSERT_TRUE(op.Forward(x_memory->data(), y_memory->data()).ok());
-    const Tensor y = forward(x);
-    ASSERT_EQ(y_desc.shape, y.shape);
-    ExpectActivation(GetActivation(*y_memory, y_desc), y.values, 4);
-
-    const Tensor dy = Rounded(RandomTensor(y.shape, 4), type());
-    const auto dy_memory = PutActivation(dy, y_desc.layout), dx_memory = Poisoned(x_desc.num_floats());
-    ASSERT_TRUE(op.Backward(x_memory->data(), y_memory->data(), dy_memory->data(), dx_memory->data()).ok());
-    ExpectActivationGradient(GetActivation(*dx_memory, x_desc), x.values,
-                             [&] { return Dot(forward(x).values, dy.values); });
+  void CheckShape(absl::StatusOr<std::unique_ptr<kernels::UnaryOp>> made, const Shape& shape, Layout layout,
+                  const std::function<Tensor(const Tensor&)>& forward) {
+    Check(std::move(made), RandomTensor(shape, 1), layout, forward);
   }
 };
 
@@ -63,8 +50,8 @@ TEST_P(ShapesConformance, EveryOrderOfAxes) {
     for (int axis = 0; axis < shape.rank(); ++axis) axes.push_back(axis);
     do {
       SCOPED_TRACE(testing::Message() << shape.ToString() << " to " << testing::PrintToString(axes));
-      Check(device().ops().MakeTranspose({.input = ActivationDesc(shape), .axes = axes}), shape,
-            Layout::kRowMajor, [&](const Tensor& x) { return Transposed(x, axes); });
+      CheckShape(device().ops().MakeTranspose({.input = ActivationDesc(shape), .axes = axes}), shape,
+                 Layout::kRowMajor, [&](const Tensor& x) { return Transposed(x, axes); });
       if (HasFatalFailure()) return;
     } while (std::next_permutation(axes.begin(), axes.end()));
   }
@@ -115,25 +102,26 @@ TEST_P(ShapesConformance, PixelsAreRepeatedOrInterpolated) {
           const Shape shape = {2, 3, 4, channels};
           const int64_t rows = down, columns = across;
           SCOPED_TRACE(testing::Message() << shape.ToString() << " by " << down << "x" << across);
-          Check(device().ops().MakeUpsample2D({.input = ActivationDesc(shape, layout),
-                                               .height = down,
-                                               .width = across,
-                                               .interpolation = interpolation}),
-                shape, layout, [&](const Tensor& x) {
-                  Tensor y({2, 3 * rows, 4 * columns, channels});
-                  for (int64_t n = 0; n < 2; ++n)
-                    for (int64_t h = 0; h < y.shape[1]; ++h)
-                      for (int64_t w = 0; w < y.shape[2]; ++w)
-                        for (int64_t c = 0; c < channels; ++c) {
-                          const auto center = [](int64_t o, int64_t factor) {
-                            return (static_cast<double>(o) + 0.5) / static_cast<double>(factor) - 0.5;
-                          };
-                          y.at(y.index(n, h, w, c)) = interpolation == Interpolation::kNearest
-                                                          ? x.at(x.index(n, h / rows, w / columns, c))
-                                                          : At(x, n, center(h, rows), center(w, columns), c);
-                        }
-                  return y;
-                });
+          CheckShape(device().ops().MakeUpsample2D({.input = ActivationDesc(shape, layout),
+                                                    .height = down,
+                                                    .width = across,
+                                                    .interpolation = interpolation}),
+                     shape, layout, [&](const Tensor& x) {
+                       Tensor y({2, 3 * rows, 4 * columns, channels});
+                       for (int64_t n = 0; n < 2; ++n)
+                         for (int64_t h = 0; h < y.shape[1]; ++h)
+                           for (int64_t w = 0; w < y.shape[2]; ++w)
+                             for (int64_t c = 0; c < channels; ++c) {
+                               const auto center = [](int64_t o, int64_t factor) {
+                                 return (static_cast<double>(o) + 0.5) / static_cast<double>(factor) - 0.5;
+                               };
+                               y.at(y.index(n, h, w, c)) =
+                                   interpolation == Interpolation::kNearest
+                                       ? x.at(x.index(n, h / rows, w / columns, c))
+                                       : At(x, n, center(h, rows), center(w, columns), c);
+                             }
+                       return y;
+                     });
           if (HasFatalFailure()) return;
         }
       }
@@ -149,26 +137,27 @@ TEST_P(ShapesConformance, WindowsAlongTheDepth) {
       const bool same = padding == kernels::Padding::kSame;
       SCOPED_TRACE(testing::Message()
                    << "stride " << stride << ", dilation " << dilation << ", same " << same);
-      Check(device().ops().MakeDepthWindows({.input = ActivationDesc({2, kDepth, 4, 3}),
-                                             .window = kWindow,
-                                             .stride = stride,
-                                             .dilation = dilation,
-                                             .padding = padding}),
-            {2, kDepth, 4, 3}, Layout::kRowMajor, [&](const Tensor& x) {
-              const int64_t windows = reference::Windows::Output(kDepth, span, step, same);
-              const int64_t before = reference::Windows::PadBefore(kDepth, span, step, same);
-              Tensor y({2, windows, 4, kWindow * 3});
-              for (int64_t n = 0; n < 2; ++n)
-                for (int64_t o = 0; o < windows; ++o)
-                  for (int64_t place = 0; place < 4; ++place)
-                    for (int64_t k = 0; k < kWindow; ++k)
-                      for (int64_t c = 0; c < 3; ++c) {
-                        const int64_t d = o * step + k * gap - before;
-                        const bool inside = d >= 0 && d < kDepth;
-                        y.at(y.index(n, o, place, k * 3 + c)) = inside ? x.at(x.index(n, d, place, c)) : 0;
-                      }
-              return y;
-            });
+      CheckShape(device().ops().MakeDepthWindows({.input = ActivationDesc({2, kDepth, 4, 3}),
+                                                  .window = kWindow,
+                                                  .stride = stride,
+                                                  .dilation = dilation,
+                                                  .padding = padding}),
+                 {2, kDepth, 4, 3}, Layout::kRowMajor, [&](const Tensor& x) {
+                   const int64_t windows = reference::Windows::Output(kDepth, span, step, same);
+                   const int64_t before = reference::Windows::PadBefore(kDepth, span, step, same);
+                   Tensor y({2, windows, 4, kWindow * 3});
+                   for (int64_t n = 0; n < 2; ++n)
+                     for (int64_t o = 0; o < windows; ++o)
+                       for (int64_t place = 0; place < 4; ++place)
+                         for (int64_t k = 0; k < kWindow; ++k)
+                           for (int64_t c = 0; c < 3; ++c) {
+                             const int64_t d = o * step + k * gap - before;
+                             const bool inside = d >= 0 && d < kDepth;
+                             y.at(y.index(n, o, place, k * 3 + c)) =
+                                 inside ? x.at(x.index(n, d, place, c)) : 0;
+                           }
+                   return y;
+                 });
       if (HasFatalFailure()) return;
     }
   }
@@ -176,16 +165,16 @@ TEST_P(ShapesConformance, WindowsAlongTheDepth) {
 
 TEST_P(ShapesConformance, RowsOfNorm1) {
   for (const int64_t width : {2, 8, 33, 1100}) {
-    Check(device().ops().MakeUnitNorm({.input = ActivationDesc({3, 2, width})}), {3, 2, width},
-          Layout::kRowMajor, [&](const Tensor& x) {
-            Tensor y(x.shape);
-            for (int64_t begin = 0; begin < x.shape.num_elements(); begin += width) {
-              double squares = 0;
-              for (int64_t i = begin; i < begin + width; ++i) squares += x.at(i) * x.at(i);
-              for (int64_t i = begin; i < begin + width; ++i) y.at(i) = x.at(i) / std::sqrt(squares);
-            }
-            return y;
-          });
+    CheckShape(device().ops().MakeUnitNorm({.input = ActivationDesc({3, 2, width})}), {3, 2, width},
+               Layout::kRowMajor, [&](const Tensor& x) {
+                 Tensor y(x.shape);
+                 for (int64_t begin = 0; begin < x.shape.num_elements(); begin += width) {
+                   double squares = 0;
+                   for (int64_t i = begin; i < begin + width; ++i) squares += x.at(i) * x.at(i);
+                   for (int64_t i = begin; i < begin + width; ++i) y.at(i) = x.at(i) / std::sqrt(squares);
+                 }
+                 return y;
+               });
     if (HasFatalFailure()) return;
   }
 }

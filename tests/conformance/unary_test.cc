@@ -1,5 +1,7 @@
 // Ops of one input without weights, and merges of several: forward against definitions, backward against
 // central differences.
+#include "tests/conformance/unary.h"
+
 #include <limits>
 
 #include "tests/conformance/backends.h"
@@ -14,27 +16,7 @@ using kernels::Layout;
 using kernels::TensorDesc;
 using reference::Tensor;
 
-class UnaryConformance : public ConformanceTest {
- protected:
-  void Check(absl::StatusOr<std::unique_ptr<kernels::UnaryOp>> made, Tensor x, Layout layout,
-             const std::function<Tensor(const Tensor&)>& forward) {
-    ASSERT_TRUE(made.ok()) << made.status();
-    kernels::UnaryOp& op = **made;
-    const TensorDesc x_desc = ActivationDesc(x.shape, layout), y_desc = op.output();
-    x = Rounded(x, type());
-    const auto x_memory = PutActivation(x, layout), y_memory = Poisoned(y_desc.num_floats());
-    ASSERT_TRUE(op.Forward(x_memory->data(), y_memory->data()).ok());
-    const Tensor y = forward(x);
-    ASSERT_EQ(y_desc.shape, y.shape);
-    ExpectActivation(GetActivation(*y_memory, y_desc), y.values, 4);
-
-    const Tensor dy = Rounded(RandomTensor(y.shape, 4), type());
-    const auto dy_memory = PutActivation(dy, y_desc.layout), dx_memory = Poisoned(x_desc.num_floats());
-    ASSERT_TRUE(op.Backward(x_memory->data(), y_memory->data(), dy_memory->data(), dx_memory->data()).ok());
-    ExpectActivationGradient(GetActivation(*dx_memory, x_desc), x.values,
-                             [&] { return Dot(forward(x).values, dy.values); });
-  }
-};
+class UnaryConformance : public UnaryOpTest {};
 
 struct Function {
   const char* name;

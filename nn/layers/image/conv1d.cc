@@ -118,15 +118,7 @@ class SeparableConv1DLayer final : public Layer {
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const auto make = [&](const kernels::TensorDesc& row) -> absl::StatusOr<std::unique_ptr<LayerOp>> {
-      kernels::Conv2DParams depthwise_params = depthwise_.Params(row);
-      depthwise_params.needs_input_gradient = params.needs_input_gradients;
-      CAIRN_ASSIGN_OR_RETURN(auto depthwise, device.ops().MakeConv2D(depthwise_params));
-      CAIRN_ASSIGN_OR_RETURN(auto pointwise, device.ops().MakeConv2D(pointwise_.Params(depthwise->output())));
-      std::vector<ChainOp::Link> links;
-      links.push_back({std::make_unique<LinearLayerOp>(std::move(depthwise), /*use_bias=*/false), 1});
-      links.push_back({std::make_unique<LinearLayerOp>(std::move(pointwise), pointwise_.use_bias),
-                       size_t{1} + (pointwise_.use_bias ? 1 : 0)});
-      return ChainOp::Create(std::move(links), device);
+      return MakeSeparableOp(depthwise_, pointwise_, row, params.needs_input_gradients, device);
     };
     CAIRN_ASSIGN_OR_RETURN(auto op, MakeRowOp(params.inputs[0], make, device));
     return ReluFusedOp(std::move(op), pointwise_.activation, device);

@@ -29,4 +29,19 @@ absl::StatusOr<OnnxValue> ConvLayer::ToOnnx(absl::Span<const OnnxValue> inputs,
   return AddOnnxConv(config_, variables, inputs[0], onnx);
 }
 
+absl::StatusOr<std::unique_ptr<LayerOp>> MakeSeparableOp(const ConvConfig& depthwise,
+                                                         const ConvConfig& pointwise,
+                                                         const kernels::TensorDesc& input,
+                                                         bool needs_input_gradient, kernels::Device& device) {
+  kernels::Conv2DParams params = depthwise.Params(input);
+  params.needs_input_gradient = needs_input_gradient;
+  CAIRN_ASSIGN_OR_RETURN(auto first, device.ops().MakeConv2D(params));
+  CAIRN_ASSIGN_OR_RETURN(auto second, device.ops().MakeConv2D(pointwise.Params(first->output())));
+  std::vector<ChainOp::Link> links;
+  links.push_back({std::make_unique<LinearLayerOp>(std::move(first), /*use_bias=*/false), 1});
+  links.push_back({std::make_unique<LinearLayerOp>(std::move(second), pointwise.use_bias),
+                   size_t{1} + (pointwise.use_bias ? 1 : 0)});
+  return ChainOp::Create(std::move(links), device);
+}
+
 }  // namespace cairn::nn

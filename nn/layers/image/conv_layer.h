@@ -30,4 +30,11 @@ class ConvLayer : public Layer {
   const ConvConfig config_;
 };
 
+// A depthwise convolution of `input` [n, h, w, c], without bias and activation, then a pointwise one and its activation
+// if that is a relu.
+absl::StatusOr<std::unique_ptr<LayerOp>> MakeSeparableOp(const ConvConfig& depthwise,
+                                                         const ConvConfig& pointwise,
+                                                         const kernels::TensorDesc& input,
+                                                         bool needs_input_gradient, kernels::Device& device);
+
 }  // namespace cairn::nn

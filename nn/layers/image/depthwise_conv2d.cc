@@ -46,15 +46,8 @@ class SeparableConv2DLayer final : public Layer {
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
-    kernels::Conv2DParams depthwise_params = depthwise_.Params(params.inputs[0]);
-    depthwise_params.needs_input_gradient = params.needs_input_gradients;
-    CAIRN_ASSIGN_OR_RETURN(auto depthwise, device.ops().MakeConv2D(depthwise_params));
-    CAIRN_ASSIGN_OR_RETURN(auto pointwise, device.ops().MakeConv2D(pointwise_.Params(depthwise->output())));
-    std::vector<ChainOp::Link> links;
-    links.push_back({std::make_unique<LinearLayerOp>(std::move(depthwise), /*use_bias=*/false), 1});
-    links.push_back({std::make_unique<LinearLayerOp>(std::move(pointwise), pointwise_.use_bias),
-                     size_t{1} + (pointwise_.use_bias ? 1 : 0)});
-    CAIRN_ASSIGN_OR_RETURN(auto both, ChainOp::Create(std::move(links), device));
+    CAIRN_ASSIGN_OR_RETURN(auto both, MakeSeparableOp(depthwise_, pointwise_, params.inputs[0],
+                                                      params.needs_input_gradients, device));
     return ReluFusedOp(std::move(both), pointwise_.activation, device);
   }
 
