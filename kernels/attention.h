@@ -67,8 +67,9 @@ CAIRN_HOST_DEVICE inline bool Sees(const AttentionParams& params, const Attentio
   return inputs.mask == nullptr || inputs.mask[row * params.keys + key] != 0;
 }
 
-// The number of keys, from the first on, that queries with the last index `query` must visit. All, if one of
-// them might see none.
+// How many keys, from key 0 on, the queries [first_query, end_query) of an example must visit. With `causal` these are
+// the first end_query keys, unless a query of the range sees no key: it gives all keys the same weight, so all are
+// visited.
 CAIRN_HOST_DEVICE inline int64_t KeysOf(const AttentionParams& params, const AttentionInputs& inputs,
                                         int64_t example, int64_t first_query, int64_t end_query) {
   if (!params.causal || end_query >= params.keys) return params.keys;

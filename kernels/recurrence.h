@@ -15,7 +15,7 @@ namespace cairn::kernels {
 // Whether the derivative of the function follows from its value: see DerivativeOfValue().
 inline bool HasDerivativeOfValue(const ActivationParams& f) {
   return f.kind != Activation::kSilu && f.kind != Activation::kGelu && f.kind != Activation::kGeluTanh &&
-         f.kind != Activation::kHardSilu && f.threshold == 0;
+         f.kind != Activation::kHardSilu && f.threshold == 0 && (f.kind != Activation::kRelu || f.slope >= 0);
 }
 
 // f'(x) from y = f(x). It equals ActivationDerivative() up to rounding.

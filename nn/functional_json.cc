@@ -121,6 +121,22 @@ bool IsMaskFunction(const json& layer) {
          absl::c_linear_search(kFunctions, TextOf(layer, "class_name"));
 }
 
+// Arguments that are neither tensors nor numbers are left out.
+MaskFunction ReadMaskFunction(const json& layer) {
+  MaskFunction read = {.class_name = TextOf(layer, "class_name")};
+  const json calls = layer.value("inbound_nodes", json());
+  if (!calls.is_array() || calls.size() != 1 || !calls[0].is_object()) return read;
+  const json args = calls[0].value("args", json());
+  for (const json& argument : args.is_array() ? args : json::array()) {
+    if (argument.is_number()) {
+      read.number = argument.get<double>();
+    } else if (!CollectTensors(argument, CallForm::kKeras3, read.inputs).ok()) {
+      continue;
+    }
+  }
+  return read;
+}
+
 // Removes the keyword argument `key` of a call in Keras 2's form, [[layer, call, output, kwargs]], and returns it.
 json TakeKeyword(const std::string& key, json& call) {
   json taken;
@@ -135,12 +151,7 @@ json TakeKeyword(const std::string& key, json& call) {
 // Whether a layer, or a layer of a model within the model, computes differently in training and in inference.
 bool HasTrainingMode(const GraphLayer& layer) {
   if (layer.model != nullptr) return absl::c_any_of(layer.model->layers, HasTrainingMode);
-  if (layer.is_input()) return false;
-  const std::string& class_name = layer.read.layer->class_name();
-  // Frozen moving averages are used in training, too.
-  if (class_name == "BatchNormalization") return layer.read.trainable;
-  return class_name == "GaussianNoise" || class_name == "StochasticDepth" ||
-         absl::StrContains(class_name, "Dropout") || absl::StartsWith(class_name, "Random");
+  return !layer.is_input() && layer.read.layer->differs_in_training();
 }
 
 // Keras gives a dictionary of inputs to a model by the names of its InputLayers. Returns it as a list in the model's
@@ -198,7 +209,7 @@ class FunctionalReader {
 
   absl::Status AddLayer(const json& as_written, size_t position) {
     if (IsMaskFunction(as_written)) {
-      graph_.mask_functions.emplace(TextOf(as_written, "name"), TextOf(as_written, "class_name"));
+      graph_.mask_functions.emplace(TextOf(as_written, "name"), ReadMaskFunction(as_written));
       return absl::OkStatus();
     }
     json document = as_written;
@@ -241,11 +252,14 @@ class FunctionalReader {
       const auto from_one = [](const std::vector<Tensor*>& references) {
         return absl::c_all_of(references, [](const Tensor* tensor) { return tensor->call > 0; });
       };
+      // A file written by hand that counts some calls from 0 counts all of them so.
+      const bool from_zero = !keras3_ && !read_by_layers.empty() && !from_one(read_by_layers);
       if (from_one(read_by_layers) && !keras3_) Shift(read_by_layers);
       const auto calls = static_cast<int64_t>(layer.calls.size());
       const bool beyond =
           absl::c_any_of(outputs, [&](const Tensor* tensor) { return tensor->call == calls; });
-      if (from_one(outputs) && (beyond || layer.model->class_name == "Functional")) Shift(outputs);
+      if (!from_zero && from_one(outputs) && (beyond || layer.model->class_name == "Functional"))
+        Shift(outputs);
     }
   }
 

@@ -128,11 +128,43 @@ class GraphCall {
     return {.layer = call.key.first, .call = call.key.second, .output = output};
   }
 
+  // Whether the functions that compute `mask` compare only what layers of the model mask, with the value that these
+  // mask.
+  bool IsKerasMask(const Tensor& mask) const {
+    std::vector<Tensor> open = {mask};
+    std::set<std::string> seen;
+    while (!open.empty()) {
+      const Tensor tensor = open.back();
+      open.pop_back();
+      const auto found = graph_.mask_functions.find(tensor.layer);
+      if (found == graph_.mask_functions.end()) return false;
+      if (!seen.insert(tensor.layer).second) continue;
+      const MaskFunction& function = found->second;
+      if (function.class_name == "NotEqual") {
+        if (!IsComparisonOfLayer(function)) return false;
+      } else if (function.class_name != "OnesLike" && function.class_name != "ZerosLike") {
+        open.insert(open.end(), function.inputs.begin(), function.inputs.end());
+      }
+    }
+    return true;
+  }
+
+  // Whether a layer masks the steps of the same tensor that have the same value.
+  bool IsComparisonOfLayer(const MaskFunction& function) const {
+    if (function.inputs.size() != 1 || !function.number.has_value()) return false;
+    return absl::c_any_of(graph_.layers, [&](const GraphLayer& layer) {
+      if (layer.read.layer == nullptr || layer.read.layer->masked_value() != function.number) return false;
+      return absl::c_any_of(layer.calls, [&](const GraphLayer::Call& call) {
+        return !call.inputs.empty() && call.inputs[0] == function.inputs[0];
+      });
+    });
+  }
+
   // INVALID_ARGUMENT if a mask of the call is not the one that Keras computes from the layers before it.
   absl::Status CheckMasks(const Call& call, absl::Span<const int> inputs) const {
     for (const Tensor& mask : call.arguments().masks) {
-      const bool known = graph_.mask_functions.count(mask.layer) > 0 &&
-                         absl::c_any_of(inputs, [&](int input) { return builder_.HasMask(input); });
+      const bool known =
+          IsKerasMask(mask) && absl::c_any_of(inputs, [&](int input) { return builder_.HasMask(input); });
       if (known) continue;
       return absl::InvalidArgumentError(
           absl::StrCat(call.layer->read.where, ": inbound_nodes: mask: '", mask.layer,
@@ -158,7 +190,8 @@ class GraphCall {
   absl::Status Check(const Tensor& tensor, absl::string_view user) const {
     if (const auto function = graph_.mask_functions.find(tensor.layer);
         function != graph_.mask_functions.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(user, ": '", tensor.layer, "' (", function->second,
+      return absl::InvalidArgumentError(absl::StrCat(user, ": '", tensor.layer, "' (",
+                                                     function->second.class_name,
                                                      ") is a function of keras.ops, and is supported only to "
                                                      "compute masks: use a layer"));
     }
@@ -205,6 +238,7 @@ class GraphCall {
 
   // Adds the calls within a model that is called on `inputs`.
   absl::Status AddNested(const Call& call, const std::vector<int>& inputs) {
+    CAIRN_RETURN_IF_ERROR(builder_.CountCall());
     const ModelGraph& model = *call.layer->model;
     if (inputs.size() != model.inputs.size()) {
       return absl::InvalidArgumentError(

@@ -129,20 +129,21 @@ absl::Status SetInputSizes(const InputSizes& sizes, json& model) {
   std::vector<ShapeField> fields = FieldsOf(model);
   const std::vector<std::string> inputs = InputsOf(fields);
   CAIRN_RETURN_IF_ERROR(CheckNames(sizes, inputs));
+  std::optional<absl::StatusOr<Shape>> in_data;
   for (ShapeField& field : fields) {
     auto given = sizes.given.find(field.input);
     if (given == sizes.given.end()) given = sizes.given.find("");
     if (given != sizes.given.end()) {
       CAIRN_RETURN_IF_ERROR(SetShape(given->second, "--input_shape", field));
     } else if (field.open() && inputs.size() == 1 && sizes.in_data) {
-      auto shape = sizes.in_data();
-      if (!shape.ok()) {
-        return Annotate(shape.status(), absl::StrCat("input '", field.input,
-                                                     "' is of any size, which --input_shape "
-                                                     "can fix, and the data does not"));
+      if (!in_data.has_value()) in_data = sizes.in_data();
+      if (!in_data->ok()) {
+        return Annotate(in_data->status(), absl::StrCat("input '", field.input,
+                                                        "' is of any size, which --input_shape "
+                                                        "can fix, and the data does not"));
       }
       CAIRN_RETURN_IF_ERROR(
-          SetShape(WithChannel(*shape, field.shape->size() - field.batch_axes), "--data_dir", field));
+          SetShape(WithChannel(**in_data, field.shape->size() - field.batch_axes), sizes.data_source, field));
     }
   }
   return absl::OkStatus();

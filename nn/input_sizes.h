@@ -22,6 +22,7 @@ struct InputSizes {
   // Returns the shape of the data's examples, or why it is unknown. Called for a model with one input, if its sizes
   // are not given. May be empty.
   std::function<absl::StatusOr<Shape>()> in_data{};
+  std::string data_source = "--data_dir";  // of in_data, for messages
 };
 
 // Parses "224,224,3", or with the names of several inputs "image:224,224,3,mask:224,224,1".

@@ -21,8 +21,8 @@ using nlohmann::json;
 
 // The largest number of parameters that a large machine can hold twice, as values and as gradients.
 constexpr int64_t kMaxParameters = int64_t{1} << 32;
-// Models that are called several times within models that are called several times soon have more.
-constexpr size_t kMaxNodes = 1 << 16;
+// Bounds the calls of nested models, whose number grows exponentially with the depth.
+constexpr int kMaxCalls = 1 << 16;
 
 const json& Null() {
   static const json* const null = new json(nullptr);
@@ -346,10 +346,7 @@ absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std
   }
   auto output = layer.layer->OutputShape(shapes);
   if (!output.ok()) return Annotate(output.status(), layer.where);
-  if (model_.nodes_.size() >= kMaxNodes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(layer.where, ": the model has more than ", kMaxNodes, " calls of layers"));
-  }
+  if (const auto status = CountCall(); !status.ok()) return Annotate(status, layer.where);
   Node node = {.layer = layer.layer,
                .inputs = inputs,
                .output_shape = {},
@@ -369,6 +366,11 @@ absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std
   if (const auto status = masks_.AddOutput(*layer.layer, inputs, made); !status.ok())
     return Annotate(status, layer.where);
   return made;
+}
+
+absl::Status ModelBuilder::CountCall() {
+  if (++calls_ <= kMaxCalls) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the model has more than ", kMaxCalls, " calls of layers"));
 }
 
 absl::Status ModelBuilder::TakeMasks(Node& node) {
@@ -463,12 +465,11 @@ void ModelBuilder::FinishStatistics() {
       if (variable.trainable() || *variable.moving_average_momentum == 1) continue;
       const double momentum = *variable.moving_average_momentum;
       double sum = 0, weight = 1;
-      for (size_t call = 0; call < nodes.size(); ++call) sum += std::exchange(weight, weight * momentum);
+      std::vector<double> weights(nodes.size());  // [call]
+      for (size_t call = nodes.size(); call-- > 0; weight *= momentum) sum += weights[call] = weight;
       variable.moving_average_momentum = static_cast<float>(weight);
-      for (const size_t node : nodes) {
-        weight /= momentum;
-        model_.nodes_[node].statistics_weight = static_cast<float>(weight / sum);
-      }
+      for (size_t call = 0; call < nodes.size(); ++call)
+        model_.nodes_[nodes[call]].statistics_weight = static_cast<float>(weights[call] / sum);
     }
   }
 }

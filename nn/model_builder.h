@@ -68,6 +68,9 @@ class ModelBuilder {
   // before, its variables are shared: INVALID_ARGUMENT if its inputs have other shapes now.
   absl::StatusOr<int> AddNode(const ReadLayer& layer, const std::vector<int>& inputs);
 
+  // INVALID_ARGUMENT if there are too many calls of layers, or of models within the model.
+  absl::Status CountCall();
+
   // Orders the inputs, after all nodes have been added. INVALID_ARGUMENT if a ragged input or one of strings has a use
   // that is not supported.
   absl::Status FinishInputs();
@@ -110,6 +113,7 @@ class ModelBuilder {
 
   Model model_;
   StepMasks masks_;
+  int calls_ = 0;
   std::set<std::string> names_;
   // [name without suffix] The last suffix that an automatic name got.
   std::map<std::string, int> suffixes_;

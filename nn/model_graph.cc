@@ -44,8 +44,7 @@ absl::StatusOr<GraphLayer> LayerListReader::Read(const json& entry, size_t posit
     return layer;
   }
   CAIRN_ASSIGN_OR_RETURN(layer.read, builder_.Read(entry, position, line(position), place_.scope));
-  std::string group = SnakeCase(class_name.get<std::string>());
-  if (const int number = of_class_[group]++; number > 0) absl::StrAppend(&group, "_", number);
+  std::string group = group_names_.Next(class_name.get<std::string>());
   layer.read.groups = place_.groups;
   layer.read.groups.push_back({std::move(group), layer.read.local_name});
   return layer;
@@ -74,8 +73,7 @@ absl::StatusOr<GraphLayer> LayerListReader::ReadModel(const json& entry, size_t 
     return absl::InvalidArgumentError(
         absl::StrCat(read.where, ": is a model within ", kMaxDepth, " models, more are not supported"));
   }
-  std::string group = SnakeCase(class_name);
-  if (const int number = of_class_[group]++; number > 0) absl::StrAppend(&group, "_", number);
+  std::string group = group_names_.Next(class_name);
   GraphPlace inner = {
       .lines = place_.lines,
       .pointer = absl::StrCat(place_.pointer, "/config/layers/", position),

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "nn/layer/keras_class.h"
 #include "nn/model_builder.h"
 
 namespace cairn::nn {
@@ -27,6 +29,9 @@ struct Tensor {
   int64_t output = 0;
   friend bool operator<(const Tensor& a, const Tensor& b) {
     return std::tie(a.layer, a.call, a.output) < std::tie(b.layer, b.call, b.output);
+  }
+  friend bool operator==(const Tensor& a, const Tensor& b) {
+    return std::tie(a.layer, a.call, a.output) == std::tie(b.layer, b.call, b.output);
   }
 };
 
@@ -45,12 +50,18 @@ struct GraphLayer {
   bool is_input() const { return read.layer == nullptr && model == nullptr; }
 };
 
+// A function that Keras 3 wrote into the graph to compute masks, and that is not read as a layer.
+struct MaskFunction {
+  std::string class_name;
+  std::vector<Tensor> inputs{};
+  std::optional<double> number{};  // the last argument that is a number
+};
+
 struct ModelGraph {
   std::string name, class_name;      // "Functional" or "Sequential"
   std::vector<GraphLayer> layers{};  // in the file's order
   std::vector<Tensor> inputs{}, outputs{};
-  // [name] The class of a function that Keras 3 wrote to compute masks, and that is not read.
-  std::map<std::string, std::string> mask_functions{};
+  std::map<std::string, MaskFunction> mask_functions{};  // by name
 };
 
 // Where a model is in its file, and what its layers take from the models around it.
@@ -78,7 +89,7 @@ class LayerListReader {
   const GraphPlace& place_;
   const std::vector<int64_t> lines_;
   ModelBuilder& builder_;
-  std::map<std::string, int> of_class_;  // [class in snake case] how many layers have come
+  GroupNames group_names_;
 };
 
 // Reads a document with class_name and config. `builder` keeps the names of layers unique.

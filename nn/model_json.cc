@@ -21,6 +21,7 @@ void EraseDevices(json& model) {
   json& config = model["config"];
   json& layers = config.is_array() ? config : config["layers"];
   for (json& layer : layers) {
+    if (!layer.is_object()) continue;
     layer.erase("device");
     if (!layer.contains("config")) continue;
     if (layer["config"].is_object()) layer["config"].erase("device");

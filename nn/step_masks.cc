@@ -1,5 +1,6 @@
 #include "nn/step_masks.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,6 +10,11 @@
 #include "nn/layers/step_mask.h"
 
 namespace cairn::nn {
+namespace {
+
+constexpr int kMaxUnions = 1024;  // NodeOfMask() recurses for each
+
+}  // namespace
 
 absl::StatusOr<int> StepMasks::NodeOf(int value, AddNode add) {
   return NodeOfMask(mask_of_.at(value), add);
@@ -28,16 +34,22 @@ absl::StatusOr<int> StepMasks::NodeOfMask(size_t index, AddNode add) {
   return *masks_[index].node;
 }
 
-std::optional<size_t> StepMasks::UnionOf(absl::Span<const int> values) {
+absl::StatusOr<std::optional<size_t>> StepMasks::UnionOf(absl::Span<const int> values) {
   std::vector<int> parts;
+  int depth = 0;
   for (const int value : values) {
     const auto found = mask_of_.find(value);
     if (found == mask_of_.end()) return std::nullopt;
     const auto mask = static_cast<int>(found->second);
     if (!absl::c_linear_search(parts, mask)) parts.push_back(mask);
+    depth = std::max(depth, masks_[found->second].depth + 1);
   }
   if (parts.size() == 1) return static_cast<size_t>(parts[0]);
-  masks_.push_back({.inputs = std::move(parts)});
+  if (depth > kMaxUnions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("its mask unites those of more than ", kMaxUnions, " layers in a row"));
+  }
+  masks_.push_back({.inputs = std::move(parts), .depth = depth});
   return masks_.size() - 1;
 }
 
@@ -55,9 +67,11 @@ absl::Status StepMasks::AddOutput(const Layer& layer, absl::Span<const int> inpu
           "Keras; that is "
           "not supported: remove the mask, or place the layer where there is none");
     case MaskUse::kPasses:
-    case MaskUse::kTakesAndPasses:
-      if (const auto mask = UnionOf(inputs); mask.has_value()) mask_of_[output] = *mask;
+    case MaskUse::kTakesAndPasses: {
+      CAIRN_ASSIGN_OR_RETURN(const std::optional<size_t> mask, UnionOf(inputs));
+      if (mask.has_value()) mask_of_[output] = *mask;
       return absl::OkStatus();
+    }
     case MaskUse::kDrops:
     case MaskUse::kTakes:
       break;

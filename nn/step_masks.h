@@ -34,10 +34,11 @@ class StepMasks {
     std::shared_ptr<const Layer> maker{};  // null for a union
     std::vector<int> inputs{};             // the values that the maker reads, or the masks of the union
     std::optional<int> node{};             // set when it is first read
+    int depth = 0;                         // of unions within the union
   };
   absl::StatusOr<int> NodeOfMask(size_t index, AddNode add);
-  // The mask that each of these values has; nullopt if one has none.
-  std::optional<size_t> UnionOf(absl::Span<const int> values);
+  // The mask that each of these values has; nullopt if one has none. INVALID_ARGUMENT for too many unions of unions.
+  absl::StatusOr<std::optional<size_t>> UnionOf(absl::Span<const int> values);
 
   std::vector<Mask> masks_;
   std::map<int, size_t> mask_of_;  // [value] index of its mask

@@ -35,6 +35,7 @@ class TimeDistributedLayer final : public Layer {
     return variables;
   }
   bool takes_integers() const override { return inner_->takes_integers(); }
+  bool differs_in_training() const override { return inner_->differs_in_training(); }
   MaskUse mask_use() const override {
     const MaskUse use = inner_->mask_use();
     return use == MaskUse::kPasses || use == MaskUse::kDrops ? MaskUse::kPasses : MaskUse::kRefuses;

@@ -262,7 +262,8 @@ class PredictCommand final : public Command {
     CAIRN_ASSIGN_OR_RETURN(const worker::TrainedModel trained,
                            worker::LoadTrainedModel(weights_, options_.model,
                                                     {.given = options_.input_shapes,
-                                                     .in_data = [this] { return ShapeOfExamples(); }}));
+                                                     .in_data = [this] { return ShapeOfExamples(); },
+                                                     .data_source = inputs_.front()}));
     const nn::Model& model = trained.model;
     CAIRN_ASSIGN_OR_RETURN(data::Examples examples, ReadExamples(trained));
     if (static_cast<int64_t>(trained.data.class_names.size()) > model.output_shape().num_elements() + 1) {

@@ -64,4 +64,10 @@ std::string SnakeCase(absl::string_view class_name) {
   return name;
 }
 
+std::string GroupNames::Next(absl::string_view class_name) {
+  std::string group = SnakeCase(class_name);
+  if (const int number = count_[group]++; number > 0) absl::StrAppend(&group, "_", number);
+  return group;
+}
+
 }  // namespace cairn::nn

@@ -2,6 +2,7 @@
 // Keras class and do something else.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -19,5 +20,15 @@ bool IsKerasFunction(const nlohmann::json& object);
 
 // Keras' to_snake_case: Conv2D becomes conv2d, MaxPooling2D max_pooling2d.
 std::string SnakeCase(absl::string_view class_name);
+
+// Names the groups of a model's layers in Keras' files, by class and order: "conv2d", "conv2d_1".
+class GroupNames {
+ public:
+  // The name for the next layer of the model.
+  std::string Next(absl::string_view class_name);
+
+ private:
+  std::map<std::string, int> count_;  // [class in snake case]
+};
 
 }  // namespace cairn::nn

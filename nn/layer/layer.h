@@ -114,12 +114,16 @@ class Layer {
 
   // True when MakeOp() takes images of these shapes in any layout.
   virtual bool accepts_blocked(absl::Span<const Shape> /*inputs*/) const { return false; }
+  // True for a layer that draws random numbers in training, or computes otherwise differently than in inference.
+  virtual bool differs_in_training() const { return false; }
   // True when MakeOp() takes integers as they are. Other layers get them as float32.
   virtual bool takes_integers() const { return false; }
   virtual MaskUse mask_use() const { return MaskUse::kDrops; }
   // For a layer that makes the mask of its output, such as an Embedding with mask_zero: a layer that computes the mask
   // from the same inputs. Null for other layers.
   virtual std::shared_ptr<const Layer> mask_maker() const { return nullptr; }
+  // For a layer with a mask_maker(): the value of the steps that are masked.
+  virtual std::optional<double> masked_value() const { return std::nullopt; }
   // Whether the output is a mask. It has no gradient, and no summary shows the layer.
   virtual bool is_mask() const { return false; }
   // Set for a layer whose table is always outside the model (replace_embeddings.h). It takes ids, and may take weights.

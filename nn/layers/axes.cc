@@ -19,6 +19,7 @@ bool IsInOrder(const std::vector<int>& order) {
 }  // namespace
 
 absl::StatusOr<std::vector<int>> ResolveAxes(const std::vector<int64_t>& axes, const Shape& input) {
+  if (axes.empty()) return absl::InvalidArgumentError("axis: expected at least one axis");
   std::vector<int> resolved;
   for (const int64_t axis : axes) {
     const int64_t own = axis < 0 ? axis + input.rank() + 1 : axis;

@@ -108,6 +108,8 @@ class BatchNormalizationLayer final : public Layer {
     return AxisOf(inputs[0]) == inputs[0].rank();
   }
 
+  // Frozen moving averages are used in training, too.
+  bool differs_in_training() const override { return !config_.frozen; }
   MaskUse mask_use() const override { return MaskUse::kRefuses; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {

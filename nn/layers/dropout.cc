@@ -96,7 +96,9 @@ class DropoutLayer : public Layer {
         "], where 0 is the input's extent, does not broadcast to a batch of ", inputs[0].ToString()));
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
-  MaskUse mask_use() const override { return MaskUse::kPasses; }
+  bool differs_in_training() const override { return true; }
+  // That of keras.applications is no layer that passes masks.
+  MaskUse mask_use() const override { return whole_examples_ ? MaskUse::kDrops : MaskUse::kPasses; }
   bool accepts_blocked(absl::Span<const Shape>) const override {
     return noise_.empty() && !(whole_examples_ && rate_ > 0);
   }

@@ -29,6 +29,9 @@ class EmbeddingLayer final : public Layer {
   std::shared_ptr<const Layer> mask_maker() const override {
     return mask_zero_ ? MakeMaskOfIds(name(), 0) : nullptr;
   }
+  std::optional<double> masked_value() const override {
+    return mask_zero_ ? std::optional<double>(0) : std::nullopt;
+  }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {

@@ -55,13 +55,14 @@ class LayerNormalizationLayer final : public Layer {
   }
 
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
-    Shape width;  // one axis for each that is normalized
+    Shape width;  // the extents of the normalized axes
     const std::vector<int> axes = *ResolveAxes(axes_, inputs[0]);
     for (const int axis : axes) width.Append(inputs[0][axis - 1]);
     return config_.Variables(width, config_.rms ? "scale" : "gamma");
   }
 
-  MaskUse mask_use() const override { return MaskUse::kPasses; }
+  // Keras' RMSNormalization drops it.
+  MaskUse mask_use() const override { return config_.rms ? MaskUse::kDrops : MaskUse::kPasses; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const kernels::TensorDesc& input = params.inputs[0];
@@ -125,12 +126,6 @@ class LayerNormalizationLayer final : public Layer {
   const std::vector<int64_t> axes_;  // counted with the batch, from the end if negative
 };
 
-std::vector<int64_t> ReadAxes(ConfigReader& config) {
-  std::vector<int64_t> axes = config.Ints("axis", {{-1}});
-  if (axes.empty()) config.Fail("axis", "expected at least one axis");
-  return axes;
-}
-
 }  // namespace
 
 std::unique_ptr<Layer> MakeLayerNormalization(std::string name, ConfigReader& config) {
@@ -138,7 +133,8 @@ std::unique_ptr<Layer> MakeLayerNormalization(std::string name, ConfigReader& co
   read.epsilon = static_cast<float>(config.Number("epsilon", 1e-3));
   if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
   config.Refuse("rms_scaling", false);
-  return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read), ReadAxes(config));
+  return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read),
+                                                   config.Ints("axis", {{-1}}));
 }
 
 std::unique_ptr<Layer> MakeRmsNormalization(std::string name, ConfigReader& config) {
@@ -146,7 +142,8 @@ std::unique_ptr<Layer> MakeRmsNormalization(std::string name, ConfigReader& conf
   read.epsilon = static_cast<float>(config.Number("epsilon", 1e-6));
   read.rms = true;
   if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
-  return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read), ReadAxes(config));
+  return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read),
+                                                   config.Ints("axis", {{-1}}));
 }
 
 }  // namespace cairn::nn

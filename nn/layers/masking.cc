@@ -68,6 +68,7 @@ class MaskingLayer final : public Layer {
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
   std::shared_ptr<const Layer> mask_maker() const override { return MakeMaskOfVectors(name(), masked_); }
+  std::optional<double> masked_value() const override { return masked_; }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {

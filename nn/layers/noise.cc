@@ -19,6 +19,7 @@ class NoiseLayer final : public Layer {
       : Layer(std::move(name), std::move(class_name)), kind_(kind), amount_(static_cast<float>(amount)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override { return inputs[0]; }
+  bool differs_in_training() const override { return true; }
   MaskUse mask_use() const override { return MaskUse::kPasses; }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 

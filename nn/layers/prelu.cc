@@ -9,20 +9,19 @@
 #include "kernels/ops.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
+#include "nn/layers/typed_parameter.h"
 
 namespace cairn::nn {
 namespace {
 
-// y = max(x, 0) + alpha * min(x, 0), of the ops of these functions. Variable: alpha.
+// y = max(x, 0) + alpha * min(x, 0), composed of existing ops. Variable: alpha.
 class PReluOp final : public LayerOp {
  public:
   // `alpha` has the rank of the input, and extents of 1 where it is shared.
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::TensorDesc& input, const Shape& alpha,
                                                          kernels::Device& device) {
     const kernels::TensorDesc alpha_desc = input.WithShape(alpha);
-    const kernels::TensorDesc floats = {.shape = {1, 1, 1, alpha.num_elements()}};
-    const kernels::TensorDesc typed = input.WithShape(floats.shape);
-    std::unique_ptr<PReluOp> op(new PReluOp(input, alpha.num_elements(), device));
+    std::unique_ptr<PReluOp> op(new PReluOp(input));
     CAIRN_ASSIGN_OR_RETURN(op->positive_,
                            device.ops().MakeActivation(input, {.kind = kernels::Activation::kRelu}));
     CAIRN_ASSIGN_OR_RETURN(
@@ -32,35 +31,28 @@ class PReluOp final : public LayerOp {
                            device.ops().MakeBroadcastMerge(
                                {.kind = kernels::MergeKind::kMultiply, .inputs = {input, alpha_desc}}));
     CAIRN_ASSIGN_OR_RETURN(op->add_, device.ops().MakeAdd(input, 2));
-    CAIRN_ASSIGN_OR_RETURN(op->convert_, device.ops().MakeReorder(floats, typed));
-    CAIRN_ASSIGN_OR_RETURN(op->convert_back_, device.ops().MakeReorder(typed, floats));
+    CAIRN_ASSIGN_OR_RETURN(op->alpha_, TypedParameter::Create(alpha_desc, device));
     for (auto* memory : {&op->above_, &op->below_, &op->scaled_}) {
       CAIRN_ASSIGN_OR_RETURN(*memory, device.Allocate(input.num_floats(), "PReLU"));
     }
-    for (auto* memory : {&op->alpha_, &op->alpha_gradient_}) {
-      CAIRN_ASSIGN_OR_RETURN(*memory, device.Allocate(alpha_desc.num_floats(), "PReLU: alpha"));
-    }
-    CAIRN_ASSIGN_OR_RETURN(op->floats_, device.Allocate(alpha.num_elements(), "PReLU: alpha"));
     return op;
   }
 
   const kernels::TensorDesc& output() const override { return output_; }
   absl::Status Forward(const ForwardArgs& args) override {
-    CAIRN_RETURN_IF_ERROR(device_.CopyOnDevice(args.variables[0], floats_->data(), alphas_));
-    CAIRN_RETURN_IF_ERROR(convert_->Run(floats_->data(), alpha_->data()));
+    CAIRN_ASSIGN_OR_RETURN(const float* const alpha, alpha_.Load(args.variables[0]));
     CAIRN_RETURN_IF_ERROR(positive_->Forward(args.inputs[0], above_->data()));
     CAIRN_RETURN_IF_ERROR(negative_->Forward(args.inputs[0], below_->data()));
-    CAIRN_RETURN_IF_ERROR(multiply_->Forward({below_->data(), alpha_->data()}, scaled_->data()));
+    CAIRN_RETURN_IF_ERROR(multiply_->Forward({below_->data(), alpha}, scaled_->data()));
     return add_->Forward({above_->data(), scaled_->data()}, args.output);
   }
   absl::Status Backward(const BackwardArgs& args) override {
     float* const dx = args.input_gradients[0];
     float* const below_gradient = scaled_->data();
     CAIRN_RETURN_IF_ERROR(
-        multiply_->Backward({below_->data(), alpha_->data()}, args.output_gradient,
-                            {dx == nullptr ? nullptr : below_gradient, alpha_gradient_->data()}));
-    CAIRN_RETURN_IF_ERROR(convert_back_->Run(alpha_gradient_->data(), floats_->data()));
-    CAIRN_RETURN_IF_ERROR(device_.CopyOnDevice(floats_->data(), args.gradients[0], alphas_));
+        multiply_->Backward({below_->data(), alpha_.values()}, args.output_gradient,
+                            {dx == nullptr ? nullptr : below_gradient, alpha_.Target(args.gradients[0])}));
+    CAIRN_RETURN_IF_ERROR(alpha_.StoreGradient(args.gradients[0]));
     if (dx == nullptr) return absl::OkStatus();
     float* const from_below = below_->data();
     CAIRN_RETURN_IF_ERROR(negative_->Backward(args.inputs[0], below_->data(), below_gradient, dx));
@@ -70,19 +62,13 @@ class PReluOp final : public LayerOp {
   }
 
  private:
-  PReluOp(kernels::TensorDesc output, int64_t alphas, kernels::Device& device)
-      : output_(std::move(output)), alphas_(alphas), device_(device) {}
+  explicit PReluOp(kernels::TensorDesc output) : output_(std::move(output)) {}
 
   const kernels::TensorDesc output_;
-  const int64_t alphas_;  // number of elements of alpha
-  kernels::Device& device_;
   std::unique_ptr<kernels::UnaryOp> positive_, negative_;
   std::unique_ptr<kernels::NaryOp> multiply_, add_;
-  std::unique_ptr<kernels::Reorder> convert_, convert_back_;
   std::unique_ptr<kernels::DeviceMemory> above_, below_, scaled_;  // max(x, 0), min(x, 0), alpha * min(x, 0)
-  std::unique_ptr<kernels::DeviceMemory> alpha_, alpha_gradient_;  // in the type of activations
-  // alpha or its gradient on the way from and to the variable, which need not be aligned as conversions need it.
-  std::unique_ptr<kernels::DeviceMemory> floats_;
+  TypedParameter alpha_;
 };
 
 class PReluLayer final : public Layer {

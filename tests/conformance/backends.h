@@ -103,7 +103,8 @@ std::vector<const Backend*> Float32Backends();
 std::vector<const Backend*> Backends16Bit();
 // All backends that use the code of kernels/cuda, in every precision.
 std::vector<const Backend*> CudaBackends();
-// Backends whose products have other operands than activations; and these with those of kernels/cuda.
+// RoundingBackends: those that round the operands of products but not activations. ProductBackends: these and
+// CudaBackends().
 std::vector<const Backend*> RoundingBackends();
 std::vector<const Backend*> ProductBackends();
 

@@ -155,7 +155,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ProductConformance);
 
 class RoundingConformance : public ConformanceTest {};
 
-// Operands that are not of the type of products give the result of those that are rounded to it.
+// A product of float32 operands equals that of the operands rounded to the type of products.
 TEST_P(RoundingConformance, OperandsAreRounded) {
   const Tensor x = RandomTensor({64, 96}, 1), kernel = RandomTensor({96, 32}, 2);
   auto op = device().ops().MakeDense({.input = {.shape = x.shape}, .units = 32, .use_bias = false});

@@ -179,6 +179,26 @@ TEST_P(ShapesConformance, RowsOfNorm1) {
   }
 }
 
+TEST_P(ShapesConformance, SmallRowsAreDividedByEpsilon) {
+  CheckShape(device().ops().MakeUnitNorm({.input = ActivationDesc({4, 3}), .epsilon = 10}), {4, 3},
+             Layout::kRowMajor, [](const Tensor& x) {
+               Tensor y(x.shape);
+               for (int64_t i = 0; i < x.shape.num_elements(); ++i) y.at(i) = x.at(i) / 10;
+               return y;
+             });
+}
+
+TEST_P(ShapesConformance, ManyElementsAreTransposed) {
+  const std::vector<int> axes = {1, 0};
+  const Shape shape = {700, 33};
+  const Tensor x = Rounded(RandomTensor(shape, 1), type());
+  auto op = device().ops().MakeTranspose({.input = ActivationDesc(shape), .axes = axes});
+  ASSERT_TRUE(op.ok()) << op.status();
+  const auto x_memory = PutActivation(x), y_memory = Poisoned((*op)->output().num_floats());
+  ASSERT_TRUE((*op)->Forward(x_memory->data(), y_memory->data()).ok());
+  ExpectActivation(GetActivation(*y_memory, (*op)->output()), Transposed(x, axes).values, 0);
+}
+
 INSTANTIATE_CONFORMANCE_OF_ALL_TYPES(ShapesConformance);
 
 }  // namespace

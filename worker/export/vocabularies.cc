@@ -111,12 +111,10 @@ class ArchiveReader {
 
   // `folders`: those of the models around the layers, of which the model itself has none.
   absl::Status AddToLayers(const std::vector<std::string>& folders, json& model) {
-    std::map<std::string, int> of_class;  // [class, in snake case] how many layers have come
+    nn::GroupNames group_names;
     return ForEachLayer(model, [&](json& layer) -> absl::Status {
       if (!layer.is_object() || !layer.value("class_name", json()).is_string()) return absl::OkStatus();
-      // As for weights: Keras numbers the layers of each class.
-      std::string folder = nn::SnakeCase(layer["class_name"].get<std::string>());
-      if (const int number = of_class[folder]++; number > 0) absl::StrAppend(&folder, "_", number);
+      std::string folder = group_names.Next(layer["class_name"].get<std::string>());
       std::vector<std::string> of_layer = folders;
       of_layer.push_back(std::move(folder));
       return IsModel(layer) ? AddToLayers(of_layer, layer) : AddTo(of_layer, layer);

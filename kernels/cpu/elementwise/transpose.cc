@@ -1,6 +1,8 @@
 // Copies a tensor with its axes in another order.
 #include "kernels/transpose.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -28,7 +30,12 @@ class ChunkCopy {
   }
 
   void Run(const onednn::Context& context, const float* from, float* to) const {
-    const int64_t tile_floats = plan_.axes == 0 ? plan_.chunk : kTile * plan_.extents[last_] * plan_.chunk;
+    if (plan_.axes == 0) {
+      ParallelFor(context, plan_.chunk, kElementGrain,
+                  [&](int64_t begin, int64_t end) { std::copy(from + begin, from + end, to + begin); });
+      return;
+    }
+    const int64_t tile_floats = kTile * plan_.extents[last_] * plan_.chunk;
     ParallelFor(context, rows_ * inner_tiles_, 1 + kElementGrain / tile_floats,
                 [&](int64_t begin, int64_t end) {
                   for (int64_t i = begin; i < end; ++i)
@@ -42,10 +49,6 @@ class ChunkCopy {
   // Copies kTile indices of the axis inner_ with all indices of the last axis.
   void CopyTile(int64_t row, int64_t tile, const float* from, float* to) const {
     const auto bytes = static_cast<size_t>(plan_.chunk) * sizeof(float);
-    if (plan_.axes == 0) {
-      std::memcpy(to, from, bytes);
-      return;
-    }
     for (size_t axis = last_; axis-- > 0;) {
       if (axis == inner_) continue;
       const int64_t index = row % plan_.extents[axis];

@@ -445,7 +445,8 @@ void BackwardReset(const RecurrenceParams& params, const StepRows& rows, float* 
 }  // namespace
 
 RecurrenceCode RecurrenceLoops() {
-  return {.packed_floats = PackedFloats,
+  return {.panel_columns = kPanel,
+          .packed_floats = PackedFloats,
           .pack = Pack,
           .multiply = Multiply,
           .forward = Forward,

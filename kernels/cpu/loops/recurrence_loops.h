@@ -25,7 +25,8 @@ struct StepRows {
 };
 
 struct RecurrenceCode {
-  // --- Products: matrices are packed in panels of several columns ---
+  // --- Products: matrices are packed in panels of so many columns, one after another ---
+  int64_t panel_columns;
   int64_t (*packed_floats)(int64_t depth, int64_t width);
   // Packs b [depth, width], whose element (k, j) is matrix[k * row_stride + j * column_stride].
   void (*pack)(const float* matrix, int64_t row_stride, int64_t column_stride, int64_t depth, int64_t width,

@@ -27,7 +27,9 @@ class CpuLayerNorm final : public LayerNorm {
         const float* from = x + row * width;
         float* to = y + row * width;
         double sum = 0, squares = 0;
-        for (int64_t j = 0; j < width; ++j) sum += from[j];
+        if (!params_.rms) {
+          for (int64_t j = 0; j < width; ++j) sum += from[j];
+        }
         const double mean = params_.rms ? 0 : sum / static_cast<double>(width);
         for (int64_t j = 0; j < width; ++j) squares += (from[j] - mean) * (from[j] - mean);
         const double deviation = std::sqrt(squares / static_cast<double>(width) + params_.epsilon);

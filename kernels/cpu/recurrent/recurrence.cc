@@ -41,10 +41,9 @@ class CpuRecurrence final : public Recurrence {
 
   absl::Status Forward(const Inputs& inputs, float* z, float* y) override {
     const int64_t units = params_.units, width = params_.gates() * units;
-    code_.pack(inputs.kernel, width, 1, units, first_width(), packed_.data());
+    Pack({inputs.kernel, width, 1}, units, first_width(), packed_.data());
     if (is_gru())
-      code_.pack(inputs.kernel + first_width(), width, 1, units, units,
-                 SecondOf(packed_, units, first_width()));
+      Pack({inputs.kernel + first_width(), width, 1}, units, units, SecondOf(packed_, units, first_width()));
     if (inputs.state_scale != nullptr && scaled_.size() == 0) scaled_ = AlignedBuffer(states_.size());
     ForExamples([&](int64_t begin, int64_t end) { ForwardExamples(inputs, {begin, end}, z, y); });
     return absl::OkStatus();
@@ -53,10 +52,10 @@ class CpuRecurrence final : public Recurrence {
   absl::Status Backward(const Inputs& inputs, float* z, const float* dy, float* dkernel,
                         float* dbias) override {
     const int64_t units = params_.units, width = params_.gates() * units;
-    code_.pack(inputs.kernel, 1, width, first_width(), units, packed_back_.data());
+    Pack({inputs.kernel, 1, width}, first_width(), units, packed_back_.data());
     if (is_gru())
-      code_.pack(inputs.kernel + first_width(), 1, width, units, units,
-                 SecondOf(packed_back_, first_width(), units));
+      Pack({inputs.kernel + first_width(), 1, width}, units, units,
+           SecondOf(packed_back_, first_width(), units));
     ForExamples([&](int64_t begin, int64_t end) { BackwardExamples(inputs, {begin, end}, z, dy); });
     if (dbias != nullptr) SumBias(z, dbias);
     const onednn::MatrixPart<const float> scaled = {Scaled(inputs), units};
@@ -78,6 +77,18 @@ class CpuRecurrence final : public Recurrence {
   }
 
  private:
+  struct Matrix {
+    const float* at;
+    int64_t row_stride, column_stride;
+  };
+  // Packs a matrix [depth, width], a panel of columns at a time.
+  void Pack(const Matrix& matrix, int64_t depth, int64_t width, float* packed) const {
+    ParallelFor(context_, width, code_.panel_columns, [&](int64_t begin, int64_t end) {
+      code_.pack(matrix.at + begin * matrix.column_stride, matrix.row_stride, matrix.column_stride, depth,
+                 end - begin, packed + begin * depth);
+    });
+  }
+
   struct Range {
     int64_t begin, end;
     int64_t count() const { return end - begin; }

@@ -247,10 +247,13 @@ __global__ void DifferentiateKeys(AttentionParams params, AttentionInputs inputs
     LoadRow(values.at(key), params.value_width, 1, v);
     for (int64_t i = lane; i < params.width + params.value_width; i += kWarp) k_sums[i] = 0;  // and v_sums
     __syncwarp();
+    // Queries before the key do not see it. One that sees no key gives all the same weight, as only a mask makes it.
+    const bool masked = inputs.query_mask != nullptr || inputs.key_mask != nullptr || inputs.mask != nullptr;
+    const int64_t first_query = params.causal && !masked ? key / kWarp * kWarp : 0;
     for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head) {
       const auto queries = OfQueries(Elements<T>(inputs.q), params, example, head, params.width);
       const auto gradients = OfQueries(dy, params, example, head, params.value_width);
-      for (int64_t first = 0; first < params.queries; first += kWarp) {
+      for (int64_t first = first_query; first < params.queries; first += kWarp) {
         const int64_t query = first + lane;
         float weight = 0, of_score = 0;
         if (query < params.queries) {

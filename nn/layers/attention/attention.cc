@@ -11,9 +11,9 @@
 #include "nn/layers/attention/attention_call.h"
 #include "nn/layers/attention/attention_onnx.h"
 #include "nn/layers/attention/projected_attention_op.h"
-#include "nn/layers/attention/typed_parameter.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
+#include "nn/layers/typed_parameter.h"
 
 namespace cairn::nn {
 namespace {
@@ -69,9 +69,10 @@ class AttentionOp final : public LayerOp {
     if (use_scale) {
       CAIRN_ASSIGN_OR_RETURN(scaled_, ScaledInput::Create(params.inputs[0], device_));
     }
-    // The kernel writes three gradients, also those that no layer needs, and two for a value that is also the
-    // key.
-    CAIRN_ASSIGN_OR_RETURN(add_, device_.ops().MakeAdd(params.inputs[1], 2));
+    // The kernel always writes dq, dk and dv. If the value is also the key, dk and dv are added.
+    if (key_ == 1) {
+      CAIRN_ASSIGN_OR_RETURN(add_, device_.ops().MakeAdd(params.inputs[1], 2));
+    }
     const size_t readers[] = {0, 1, key_};
     for (size_t i = 0; i < std::size(readers); ++i) {
       CAIRN_ASSIGN_OR_RETURN(
@@ -155,6 +156,7 @@ class AttentionLayer final : public Layer {
     return {{.name = "scale", .shape = {}, .initializer = {.center = 1}}};
   }
 
+  bool differs_in_training() const override { return dropout_ > 0; }
   MaskUse mask_use() const override { return MaskUse::kRefuses; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {

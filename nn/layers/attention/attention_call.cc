@@ -51,8 +51,13 @@ absl::Status ReadKeywords(json kwargs, bool lists, ReadArguments& read) {
       return absl::InvalidArgumentError(
           "kwargs: return_attention_scores: the scores are not computed as a matrix; set it to false");
     } else if (lists && key == "mask") {
-      for (size_t i = 0; i < value.size(); ++i)
-        read.Add(i == 0 ? "query_mask" : i == 1 ? "value_mask" : "key_mask", value[i]);
+      if (value.is_null()) continue;
+      if (!value.is_array() || value.size() > 3)
+        return absl::InvalidArgumentError(
+            absl::StrCat("kwargs: mask: expected a list of masks, got ", value.dump()));
+      // Keras does not use a third one, of the key.
+      for (size_t i = 0; i < value.size() && i < 2; ++i)
+        read.Add(i == 0 ? "query_mask" : "value_mask", value[i]);
     } else if (!lists && absl::c_linear_search(kArguments, key)) {
       read.Add(key, std::move(value));
     } else {
@@ -99,9 +104,16 @@ std::optional<size_t> AttentionCall::Find(absl::string_view argument) const {
 
 AttentionCall AttentionCall::Read(ConfigReader& config) {
   const json& call = config.Raw(kCall);
-  if (!call.is_object()) return {.inputs = {"query", "value", "key"}};
-  return {.inputs = call.at("inputs").get<std::vector<std::string>>(),
-          .causal = call.at("causal").get<bool>()};
+  if (call.is_null()) return {.inputs = {"query", "value", "key"}};
+  const json inputs = call.is_object() ? call.value("inputs", json()) : json();
+  const json causal = call.is_object() ? call.value("causal", json()) : json();
+  const bool valid = inputs.is_array() && causal.is_boolean() &&
+                     absl::c_all_of(inputs, [](const json& input) { return input.is_string(); });
+  if (!valid) {
+    config.Fail(kCall, "is not a field of Keras");
+    return {.inputs = {"query", "value", "key"}};
+  }
+  return {.inputs = inputs.get<std::vector<std::string>>(), .causal = causal.get<bool>()};
 }
 
 absl::Status AttentionCall::CheckShapes(absl::Span<const Shape> shapes) const {
@@ -117,6 +129,8 @@ absl::Status AttentionCall::CheckShapes(absl::Span<const Shape> shapes) const {
   const int64_t queries = shapes[0][0], keys = shapes[1][0];
   if (sequences == 3 && shapes[2][0] != keys)
     return fault("value ", shapes[1].ToString(), " and key ", shapes[2].ToString(), " differ in length");
+  if (Find("key_mask").has_value() && Find("value_mask").has_value())
+    return fault("key_mask and value_mask in one call are not supported: multiply them");
   for (size_t i = sequences; i < shapes.size(); ++i) {
     const Shape expected = inputs[i] == "attention_mask" ? Shape{queries, keys}
                            : inputs[i] == "query_mask"   ? Shape{queries}
@@ -131,8 +145,14 @@ absl::Status NormalizeAttentionCalls(json& layer) {
   const json class_name = layer.value("class_name", json());
   if (!IsAttention(class_name) || !layer.contains("inbound_nodes") || !layer["inbound_nodes"].is_array())
     return absl::OkStatus();
+  const json config = layer.value("config", json());
+  if (!config.is_null() && !config.is_object())
+    return absl::InvalidArgumentError(absl::StrCat("config: expected an object, got ", config.dump()));
+  if (config.contains(kCall)) return absl::InvalidArgumentError("config: call is not a field of Keras");
   json description;
   for (json& call : layer["inbound_nodes"]) {
+    if (!call.is_object() && !call.is_array())
+      return absl::InvalidArgumentError(absl::StrCat("inbound_nodes: expected calls, got ", call.dump()));
     CAIRN_ASSIGN_OR_RETURN(ReadArguments read, call.is_object() ? ReadKeras3(call, TakesLists(class_name))
                                                                 : ReadKeras2(call, TakesLists(class_name)));
     std::vector<std::string> names;

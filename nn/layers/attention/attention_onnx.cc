@@ -38,7 +38,7 @@ std::string AttentionInOnnx(const kernels::AttentionParams& params, const OnnxPr
   std::string q = by_heads(inputs.q, queries, params.heads, params.width, {0, 2, 1, 3});
   const std::string k = by_heads(inputs.k, keys, params.key_heads, params.width, {0, 2, 3, 1});
   const std::string v = by_heads(inputs.v, keys, params.key_heads, params.value_width, {0, 2, 1, 3});
-  // The heads that share a key head are as more queries of it.
+  // Heads that share a key head become additional queries of that key head.
   if (group > 1) q = Reshaped(q, {-1, params.key_heads, group * queries, params.width}, onnx);
   std::string scores = onnx.Add("Mul", {onnx.Add("MatMul", {q, k}), onnx.Scalar("scale", params.scale)});
   if (group > 1) scores = Reshaped(scores, {-1, params.heads, queries, keys}, onnx);

@@ -12,10 +12,10 @@
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
 #include "kernels/ops.h"
-#include "nn/layers/attention/typed_parameter.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
 #include "nn/layers/linear_config.h"
+#include "nn/layers/typed_parameter.h"
 
 namespace cairn::nn {
 namespace {
@@ -189,7 +189,8 @@ class EinsumDenseLayer final : public Layer {
     for (const int64_t extent : Made()) columns *= extent;
     return columns;
   }
-  // The bias' extents, in the order of the output; with `broadcast`, 1 for all other axes and the batch.
+  // The bias' extents, in the order of the output: from its first axis to the last of the output, with 1 for those that
+  // it has not. With `broadcast`, also 1 for all axes before, and the batch.
   Shape BiasShape(const Shape& input, bool broadcast) const {
     Shape bias;
     const int kept = input.rank() - static_cast<int>(equation_.summed.size()) + 1;  // with the batch
@@ -201,7 +202,7 @@ class EinsumDenseLayer final : public Layer {
       const int axis = unnamed + static_cast<int>(i);
       if (absl::StrContains(bias_axes_, labels[i])) {
         bias.Append(axis < kept ? input[axis - 1] : Made()[static_cast<size_t>(axis - kept)]);
-      } else if (broadcast) {
+      } else if (broadcast || bias.rank() > 0) {
         bias.Append(1);
       }
     }
@@ -241,9 +242,9 @@ std::unique_ptr<Layer> MakeEinsumDense(std::string name, ConfigReader& config) {
     extents.assign(made, 1);
   }
   std::string bias_axes = config.String("bias_axes", "");
-  const std::string output = read.text.substr(std::min(read.text.find("->"), read.text.size()));
+  const std::string output = equation.ok() ? read.text.substr(read.text.find("->") + 2) : "";
   for (const char axis : bias_axes) {
-    if (!absl::StrContains(output.substr(2), axis) || axis == output[2])
+    if (equation.ok() && (!absl::StrContains(output, axis) || axis == output[0]))
       config.Fail("bias_axes",
                   absl::StrCat("'", std::string(1, axis), "' is not an axis of the output after the batch"));
   }

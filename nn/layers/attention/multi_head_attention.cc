@@ -67,6 +67,7 @@ class MultiHeadAttentionLayer final : public Layer {
     return variables;
   }
 
+  bool differs_in_training() const override { return config_.dropout > 0; }
   MaskUse mask_use() const override { return MaskUse::kRefuses; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {

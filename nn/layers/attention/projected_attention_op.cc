@@ -12,7 +12,7 @@ kernels::AttentionInputs MasksOf(const AttentionCall& call, absl::Span<const flo
     const auto input = call.Find(argument);
     return input.has_value() && *input < inputs.size() ? inputs[*input] : nullptr;
   };
-  // A value that is masked is as a key that is.
+  // A mask of the values hides the same pairs as a mask of the keys.
   const float* const key_mask = find("key_mask");
   return {.query_mask = find("query_mask"),
           .key_mask = key_mask != nullptr ? key_mask : find("value_mask"),
@@ -109,7 +109,7 @@ absl::Status ProjectedAttentionOp::Backward(const BackwardArgs& args) {
       AttentionInputsOf(args.inputs), attended_->data(), attended_gradient_->data(),
       projections_[0].gradient->data(), projections_[1].gradient->data(), projections_[2].gradient->data()));
   CAIRN_RETURN_IF_ERROR(BackwardProjections(args));
-  // Masks have no gradient. Their memory for one is never written, so it is 0.
+  // Masks have no gradient. Their gradient buffers are allocated as zeros and never written.
   for (size_t input = 2; input < args.input_gradients.size(); ++input) {
     if (add_[input] != nullptr || more_gradients_[input] == nullptr || args.input_gradients[input] == nullptr)
       continue;

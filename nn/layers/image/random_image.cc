@@ -25,6 +25,7 @@ class RandomImageLayer : public Layer {
     CAIRN_RETURN_IF_ERROR(CheckSpatial(inputs[0], 2));
     return inputs[0];
   }
+  bool differs_in_training() const override { return true; }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
@@ -88,7 +89,7 @@ class ImageWarpLayer final : public RandomImageLayer {
 };
 
 // y = (x - mean) * factor + mean, cut to the range of values, with the mean of each channel of an image and a factor
-// for each image: by the ops of these functions.
+// for each image, composed of existing ops.
 class ContrastOp final : public LayerOp {
  public:
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::TensorDesc& image,
@@ -170,6 +171,9 @@ class RandomContrastLayer final : public RandomImageLayer {
 // Keras' factors: f means [-f, f].
 Range ReadFactor(absl::string_view field, ConfigReader& config) {
   const std::vector<double> factor = config.Numbers(field);
+  for (const double each : factor) {
+    if (!(each >= -1 && each <= 1)) config.Fail(field, absl::StrCat(each, " is not in [-1, 1]"));
+  }
   if (factor.size() == 1)
     return {static_cast<float>(-std::abs(factor[0])), static_cast<float>(std::abs(factor[0]))};
   if (factor.size() == 2) {

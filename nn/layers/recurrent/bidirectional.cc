@@ -131,6 +131,9 @@ class BidirectionalLayer final : public Layer {
     }
     return variables;
   }
+  bool differs_in_training() const override {
+    return forward_->differs_in_training() || backward_->differs_in_training();
+  }
   MaskUse mask_use() const override { return forward_->mask_use(); }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,

@@ -18,8 +18,8 @@ ActivationSpec ReadGate(absl::string_view field, kernels::Activation absent, Con
     config.Fail(
         field,
         absl::StrCat(config.Raw(field).dump(),
-                     " is not supported in a recurrent layer, only elu, leaky_relu, linear, relu, relu6, "
-                     "selu, sigmoid, softplus and tanh"));
+                     " is not supported in a recurrent layer, only elu, hard_sigmoid, leaky_relu, linear, "
+                     "relu, relu6, selu, sigmoid, softplus and tanh"));
   }
   return spec;
 }

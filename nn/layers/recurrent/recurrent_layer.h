@@ -20,6 +20,7 @@ class RecurrentLayer final : public Layer {
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override;
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override;
+  bool differs_in_training() const override { return config_.dropout > 0 || config_.recurrent_dropout > 0; }
   MaskUse mask_use() const override {
     return config_.return_sequences ? MaskUse::kTakesAndPasses : MaskUse::kTakes;
   }

@@ -11,6 +11,7 @@
 #include "nn/batch.h"
 #include "nn/model.h"
 #include "nn/replica/replica.h"
+#include "tests/unit/nn/models.h"
 
 namespace cairn::nn {
 namespace {
@@ -146,6 +147,18 @@ TEST(EinsumDense, AgreesWithKeras) {
                                            -0.875f, -0.3125f, -0.125f, -0.1875f}));
 }
 
+// As in Keras, the bias has 1 for axes behind its first one that it has not.
+TEST(EinsumDense, ItsBiasHasTheShapeOfKeras) {
+  const auto model = Model::FromJson(
+      SequentialOf(
+          R"({"class_name": "EinsumDense", "config": {"equation": "abc,cd->abd", "output_shape": [3, 8],
+                       "bias_axes": "b", "input_shape": [3, 4]}})"),
+      "m");
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ(model->variables().size(), 2u);
+  EXPECT_EQ(model->variables()[1].shape, Shape({3, 1}));
+}
+
 TEST(AttentionLayers, RefuseWhatTheyLackByName) {
   const auto heads = [&](const char* config, const char* call = kCall) {
     return AttentionFault({"MultiHeadAttention", config, call});
@@ -161,6 +174,14 @@ TEST(AttentionLayers, RefuseWhatTheyLackByName) {
               HasSubstr("return_attention_scores"));
   EXPECT_THAT(heads(kHeads, R"({"args": ["a", "b"], "kwargs": {"key_mask": "mask"}})"),
               HasSubstr("key_mask: [3,2] is not supported, expected [2]"));
+  EXPECT_THAT(heads(kHeads, R"({"args": ["a", "b"], "kwargs": {"key_mask": "a", "value_mask": "a"}})"),
+              HasSubstr("key_mask and value_mask in one call are not supported"));
+  EXPECT_THAT(heads(kHeads, R"("a")"), HasSubstr("inbound_nodes: expected calls, got \"a\""));
+  EXPECT_THAT(heads(R"("num_heads": 2, "key_dim": 2, "call": {})"),
+              HasSubstr("call is not a field of Keras"));
+  EXPECT_THAT(AttentionFault({"Attention", R"("use_scale": false)",
+                              R"({"args": [["a", "a"]], "kwargs": {"mask": "mask"}})"}),
+              HasSubstr("kwargs: mask: expected a list of masks, got \"mask\""));
   EXPECT_THAT(AttentionFault({"GroupQueryAttention",
                               R"("head_dim": 1, "num_query_heads": 3, "num_key_value_heads": 2)", kCall}),
               HasSubstr("num_query_heads: 3 is not a multiple of num_key_value_heads, 2"));
@@ -169,7 +190,7 @@ TEST(AttentionLayers, RefuseWhatTheyLackByName) {
   EXPECT_THAT(AttentionFault({"Attention", R"("score_mode": "concat")", R"({"args": [["a", "a"]]})"}),
               HasSubstr("score_mode"));
   const auto einsum = [](const char* config) { return AttentionFault({"EinsumDense", config, R"(["a"])"}); };
-  EXPECT_THAT(einsum(R"("equation": "abc,adc->abd", "output_shape": 4)"),
+  EXPECT_THAT(einsum(R"("equation": "abc,adc->abd", "output_shape": 4, "bias_axes": "d")"),
               HasSubstr("'abc,adc->abd' is not supported, only products of matrices"));
   EXPECT_THAT(einsum(R"("equation": "abc,cd->abd", "output_shape": [null])"),
               HasSubstr("output_shape: the extents of d are required"));

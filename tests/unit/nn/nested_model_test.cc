@@ -76,6 +76,17 @@ TEST(NestedModel, AveragesMoveOncePerCall) {
 }
 
 // Keras 2 counts the calls of a model from 1. So does Keras 3 among the outputs.
+TEST(NestedModel, AveragesWithoutMomentumAreThoseOfTheLastCall) {
+  const std::string tower =
+      absl::StrReplaceAll(Tower(R"(["a"], ["b"])"), {{R"("momentum": 0.5)", R"("momentum": 0)"}});
+  const Model model = Read(Graph(
+      tower +
+          R"({"class_name": "Add", "config": {"name": "both"}, "inbound_nodes": [[["tower", 0, 0], ["tower", 1, 0]]]})",
+      R"("both")"));
+  EXPECT_EQ(model.nodes()[2].statistics_weight, 0);
+  EXPECT_EQ(model.nodes()[5].statistics_weight, 1);
+}
+
 TEST(NestedModel, CallsAreCountedFromZeroOrOne) {
   const auto add = [](const char* first, const char* second) {
     return absl::StrCat(R"({"class_name": "Add", "config": {"name": "both"}, "inbound_nodes": [[["tower", )",
