@@ -119,6 +119,8 @@ struct DataOptions {
   float ScaleOf(size_t input) const;
 
   // For formats whose examples have named columns (CSV, TFRecord).
+  // The outputs of the model that have targets, if it has several outputs.
+  std::vector<TargetPart> target_parts{};
   std::string label_column{};                  // its name, or in CSV its index; empty: see the format
   std::vector<std::string> feature_columns{};  // in the order of the inputs; empty: see the format
   // CSV: the value of an empty field; nullopt: an empty field is an error.

@@ -79,6 +79,30 @@ absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name)
   return targets;
 }
 
+absl::StatusOr<Targets> JoinTargets(absl::Span<const Targets> targets, absl::Span<const TargetPart> parts,
+                                    absl::Span<const std::string> names) {
+  Targets joined{.per_example = 0};
+  const int64_t examples = targets[0].size();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (targets[i].per_example != parts[i].per_example) {
+      return Refusal(names[i], targets[i].per_example, " targets per example, output '", parts[i].output,
+                     "' of the model needs ", parts[i].per_example);
+    }
+    if (targets[i].size() != examples) {
+      return Refusal(names[i], targets[i].size(), " examples, but ", names[0], " has ", examples);
+    }
+    joined.per_example += parts[i].per_example;
+  }
+  joined.shape = {joined.per_example};
+  joined.values.resize(static_cast<size_t>(examples * joined.per_example));
+  auto to = joined.values.begin();
+  for (int64_t example = 0; example < examples; ++example) {
+    for (const Targets& part : targets)
+      to = std::copy_n(part.values.begin() + example * part.per_example, part.per_example, to);
+  }
+  return joined;
+}
+
 absl::Status ApplyThreshold(float threshold, Targets& targets) {
   if (targets.per_example != 1) {
     return absl::InvalidArgumentError(

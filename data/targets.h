@@ -39,6 +39,17 @@ int64_t ClassesIn(absl::Span<const float> values);
 // that are not finite.
 absl::StatusOr<Targets> ReadTargets(const Array& array, const std::string& name);
 
+// The targets of one of several outputs of a model.
+struct TargetPart {
+  std::string output;  // its name
+  int64_t per_example = 1;
+};
+
+// Joins the targets of several outputs, example by example. [part] `names`: of the arrays. INVALID_ARGUMENT naming the
+// array if its size is not that of its part, or its number of examples differs.
+absl::StatusOr<Targets> JoinTargets(absl::Span<const Targets> targets, absl::Span<const TargetPart> parts,
+                                    absl::Span<const std::string> names);
+
 // Makes every target class 1 if it is at least `threshold`, and class 0 otherwise. INVALID_ARGUMENT unless each example
 // has one number.
 absl::Status ApplyThreshold(float threshold, Targets& targets);

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <tuple>
+
 #include "absl/strings/str_cat.h"
 #include "kernels/ops.h"
 
@@ -16,6 +19,15 @@ absl::Status Validate(const LossParams& params) {
   if (params.batch < 1 || params.rows_per_example < 1 || params.width < 1) {
     return absl::InvalidArgumentError(absl::StrCat("cannot compute a loss of ", outputs()));
   }
+  for (const auto& [name, stride, floats] :
+       {std::tuple("outputs", params.output_stride, params.outputs_per_example()),
+        std::tuple("targets", params.target_stride, params.targets_per_example())}) {
+    if (stride == 0 || stride >= floats) continue;
+    return absl::InvalidArgumentError(absl::StrCat("cannot compute a loss of ", floats, " ", name,
+                                                   " per example, with a stride of ", stride));
+  }
+  if (!std::isfinite(params.weight))
+    return absl::InvalidArgumentError(absl::StrCat("weight ", params.weight, ": expected a number"));
   if (params.kind == LossKind::kSparseCategoricalCrossentropy && params.width > kMaxClasses) {
     return absl::InvalidArgumentError(absl::StrCat(outputs(), ": more than 2^24 classes"));
   }
@@ -36,6 +48,11 @@ absl::Status Validate(const LossParams& params) {
     return absl::InvalidArgumentError(
         absl::StrCat(outputs(), ": an output must be two embeddings of equal width",
                      params.sampling_probability ? " and a sampling probability" : ""));
+  }
+  const bool part = params.output_stride != 0 || params.target_stride != 0 || params.weight != 1;
+  if (params.kind == LossKind::kInBatchSoftmax && part) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        outputs(), ": a loss over the items of a batch must be the only one, with the weight 1"));
   }
   return absl::OkStatus();
 }

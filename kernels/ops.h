@@ -511,17 +511,22 @@ struct LossParams {
   // logarithm is subtracted from its scores (Yi et al., "Sampling-bias-corrected neural modeling", 2019).
   double temperature = 1;
   bool sampling_probability = false;
+  double weight = 1;  // multiplies the gradient, not the sums; of one of several losses of a network
+  // Floats between the outputs, or the targets, of an example and those of the next. 0: they are adjacent. Larger than
+  // one example's if the loss takes some of an example's outputs.
+  int64_t output_stride = 0, target_stride = 0;
 
+  int64_t outputs_per_example() const { return rows_per_example * width; }
   // Floats per example's target: a class index for each row, or one float for each output.
   int64_t targets_per_example() const {
-    return TakesClassIndices(kind) ? rows_per_example : rows_per_example * width;
+    return TakesClassIndices(kind) ? rows_per_example : outputs_per_example();
   }
   // A gradient is divided by this.
   int64_t terms() const { return (mean_over > 0 ? mean_over : batch) * terms_per_example(); }
   // The loss of an example is the sum of its terms divided by this.
   int64_t terms_per_example() const {
     const bool categorical = TakesClassIndices(kind) || kind == LossKind::kCategoricalCrossentropy;
-    return categorical ? rows_per_example : rows_per_example * width;
+    return categorical ? rows_per_example : outputs_per_example();
   }
 };
 
@@ -541,9 +546,9 @@ class Loss {
   virtual ~Loss() = default;
   // `targets` is [batch, targets_per_example()]; `weights` is [batch], or null if every example weighs 1. An
   // example's loss is the mean over its rows and, except for categorical losses, over a row's outputs. `sums`
-  // is written in host memory by the next Synchronize(). `doutputs`, with the shape of the outputs, is the
-  // gradient of (sum of weight * loss) / mean_over: Keras' sum_over_batch_size divides by the number of
-  // examples, not by their weights. It is null in evaluation. INVALID_ARGUMENT names the label and its
+  // is written in host memory by the next Synchronize(). `doutputs`, with the shape and the stride of the outputs, is
+  // the gradient of (sum of weight * loss) / mean_over, times LossParams::weight: Keras' sum_over_batch_size divides by
+  // the number of examples, not by their weights. It is null in evaluation. INVALID_ARGUMENT names the label and its
   // example if a class index is not a whole number or out of range.
   virtual absl::Status Run(const float* outputs, const float* targets, const float* weights, LossSums* sums,
                            float* doutputs) = 0;

@@ -68,10 +68,10 @@ absl::Status CheckInputs(const Model& model, const BatchView& batch) {
 
 }  // namespace
 
-absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<const float> parameters,
+absl::Status CheckBatch(const Model& model, const Objective& objective, absl::Span<const float> parameters,
                         const BatchView& batch) {
   CAIRN_RETURN_IF_ERROR(CheckInputs(model, batch));
-  const int64_t targets = MakeLossParams(loss, model.output_shape(), batch.examples).targets_per_example();
+  const int64_t targets = objective.TargetsPerExample(model);
   if (batch.examples < 0 || static_cast<int64_t>(batch.targets.size()) != batch.examples * targets ||
       (!batch.weights.empty() && static_cast<int64_t>(batch.weights.size()) != batch.examples)) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.examples, " examples with ", targets,

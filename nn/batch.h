@@ -9,9 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/core/tensor_view.h"
-#include "kernels/ops.h"
-#include "nn/loss.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "nn/row_bags.h"
 
 namespace cairn::nn {
@@ -41,7 +40,7 @@ struct BatchView {
 
 // The results that the network computed from a batch.
 struct BatchResult {
-  kernels::LossSums sums{};
+  LossTotals sums{};
   // [examples, output_shape], row-major; valid until the next call of the replica.
   absl::Span<const float> outputs{};
   // [table of row_bags] The gradients of its unique rows, [unique rows, width], if there are row_bags; valid as long.
@@ -52,7 +51,7 @@ struct BatchResult {
 int64_t InputFloats(const ModelInput& input, int64_t examples);
 
 // INVALID_ARGUMENT if the batch or `parameters` does not have the sizes that the model and the loss need.
-absl::Status CheckBatch(const Model& model, const LossSpec& loss, absl::Span<const float> parameters,
+absl::Status CheckBatch(const Model& model, const Objective& objective, absl::Span<const float> parameters,
                         const BatchView& batch);
 
 // INVALID_ARGUMENT unless `gradients` has one element for each parameter, and the batch has memory for the gradient

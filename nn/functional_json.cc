@@ -13,7 +13,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "nn/distributed_embedding.h"
 #include "nn/layer/dtype_policy.h"
@@ -92,12 +91,6 @@ absl::Status CollectTensors(const json& value, CallForm form, std::vector<Tensor
     return absl::InvalidArgumentError(absl::StrCat(value.dump(), " does not name a tensor"));
   for (const json& entry : value) CAIRN_RETURN_IF_ERROR(CollectTensors(entry, form, tensors));
   return absl::OkStatus();
-}
-
-std::string NamesOf(const std::vector<Tensor>& tensors) {
-  return absl::StrJoin(tensors, ", ", [](std::string* out, const Tensor& tensor) {
-    absl::StrAppend(out, "'", tensor.layer, "'");
-  });
 }
 
 // The argument of a call that has the weights of the ids; empty: the layer takes none.
@@ -306,11 +299,9 @@ absl::StatusOr<ModelGraph> ReadFunctional(const json& config, std::vector<int64_
       reader.Fail(field, status.message());
     }
   }
-  if (graph.outputs.size() > 1 && !place.scope.nested()) {
-    reader.Fail("output_layers",
-                absl::StrCat("the model has ", graph.outputs.size(), " outputs, ", NamesOf(graph.outputs),
-                             "; only models with one are supported: save one that ends in "
-                             "one of these layers"));
+  const json& outputs = reader.Raw("output_layers");
+  if (outputs.is_object() && !outputs.contains("class_name")) {
+    for (const auto& [key, tensor] : outputs.items()) graph.output_keys.push_back(key);
   }
   if (const auto status = reader.Finish(); !status.ok()) return Annotate(status, "config");
   if (graph.inputs.empty()) return absl::InvalidArgumentError("config: input_layers: the list is empty");

@@ -319,13 +319,11 @@ absl::Status AddModel(const ModelGraph& graph, ModelBuilder& builder) {
     CAIRN_ASSIGN_OR_RETURN(const GraphLayer* const input, call.InputLayer(tensor));
     call.SetInput(tensor, builder.AddInput(input->read, ToShape(input->read.input_shape)));
   }
-  const Tensor& output = graph.outputs[0];
-  CAIRN_RETURN_IF_ERROR(call.Add({output}));
-  // An output that no node computes is an input, or its ids.
-  if (call.ValueOf(output) != builder.num_nodes() - 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("config: output_layers: '", output.layer, "' is not computed by the network"));
-  }
+  CAIRN_RETURN_IF_ERROR(call.Add(graph.outputs));
+  std::vector<NamedValue> outputs;
+  for (size_t i = 0; i < graph.outputs.size(); ++i)
+    outputs.push_back({graph.NameOfOutput(i), call.ValueOf(graph.outputs[i])});
+  CAIRN_RETURN_IF_ERROR(builder.AddOutputs(outputs));
   CAIRN_RETURN_IF_ERROR(builder.CheckUsed());
   for (const GraphLayer& layer : graph.layers) {
     if (layer.is_input() && !functional) continue;  // Keras does not show the input of a Sequential

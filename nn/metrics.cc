@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -260,6 +261,18 @@ absl::StatusOr<MetricSpec> ParseMetric(const CompiledMetric& compiled, const Los
   return spec;
 }
 
+// The columns of `values` [examples, ...], copied to `memory`.
+absl::Span<const float> ColumnsOf(absl::Span<const float> values, int64_t examples, Columns columns,
+                                  std::vector<float>& memory) {
+  if (examples == 0) return {};
+  const int64_t stride = static_cast<int64_t>(values.size()) / examples;
+  memory.resize(static_cast<size_t>(examples * columns.count));
+  for (int64_t i = 0; i < examples; ++i)
+    std::copy_n(values.begin() + i * stride + columns.first, columns.count,
+                memory.begin() + i * columns.count);
+  return memory;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<MetricSpec>> ParseMetrics(absl::Span<const CompiledMetric> compiled,
@@ -279,32 +292,82 @@ absl::StatusOr<std::vector<MetricSpec>> ParseMetrics(absl::Span<const CompiledMe
   return specs;
 }
 
+absl::StatusOr<std::vector<MetricSpec>> MetricsOf(absl::Span<const CompiledMetric> compiled,
+                                                  const Objective& objective, const Model& model) {
+  // [entry of `compiled`] The output that it is for; none: all outputs.
+  std::vector<std::optional<size_t>> output_of(compiled.size());
+  for (size_t i = 0; i < compiled.size(); ++i) {
+    if (!objective.several_outputs() || compiled[i].output.all()) continue;
+    CAIRN_ASSIGN_OR_RETURN(output_of[i], IndexOfOutput(compiled[i].output, model, "metrics"));
+  }
+  std::vector<MetricSpec> all;
+  for (size_t i = 0; i < objective.losses().size(); ++i) {
+    const OutputLoss& part = objective.losses()[i];
+    const ModelOutput& output = model.outputs()[part.output];
+    std::vector<CompiledMetric> of_output;
+    for (size_t entry = 0; entry < compiled.size(); ++entry) {
+      if (output_of[entry].value_or(part.output) == part.output) of_output.push_back(compiled[entry]);
+    }
+    // Without any metrics of the file, each classification has the accuracy.
+    const bool none = of_output.empty() && !compiled.empty();
+    auto specs = none ? std::vector<MetricSpec>() : ParseMetrics(of_output, part.loss, output.shape);
+    if (!objective.several_outputs()) return specs;
+    if (!specs.ok()) return Annotate(specs.status(), absl::StrCat("output '", output.name, "'"));
+    if (objective.losses().size() > 1)
+      all.push_back({.name = absl::StrCat(output.name, "_loss"), .better = Better::kLower, .loss = i});
+    const kernels::LossParams params = objective.ParamsOf(i, model, 1);
+    for (MetricSpec& spec : *specs) {
+      spec.name = absl::StrCat(output.name, "_", spec.name);
+      spec.outputs = {.first = output.begin, .count = params.outputs_per_example()};
+      spec.targets = {.first = part.first_target, .count = params.targets_per_example()};
+      all.push_back(std::move(spec));
+    }
+  }
+  return all;
+}
+
 MetricSet::MetricSet(absl::Span<const MetricSpec> specs) {
   for (const MetricSpec& spec : specs) {
-    entries_.push_back({spec.name, spec.weighted, spec.make(spec.params)});
+    entries_.push_back({spec, spec.make == nullptr ? nullptr : spec.make(spec.params)});
   }
 }
 
 void MetricSet::Update(const BatchView& batch, const BatchResult& result) {
-  loss_.loss += result.sums.loss;
-  loss_.examples += result.sums.examples;
+  loss_ += result.sums;
   for (Entry& entry : entries_) {
-    entry.metric->Update(result.outputs, batch.targets,
-                         entry.weighted ? batch.weights : absl::Span<const float>());
+    if (entry.metric == nullptr) continue;
+    const MetricSpec& spec = entry.spec;
+    absl::Span<const float> outputs = result.outputs, targets = batch.targets;
+    if (spec.outputs.count > 0) {
+      outputs = ColumnsOf(outputs, batch.examples, spec.outputs, outputs_);
+      targets = ColumnsOf(targets, batch.examples, spec.targets, targets_);
+    }
+    entry.metric->Update(outputs, targets, spec.weighted ? batch.weights : absl::Span<const float>());
   }
 }
 
 MetricValues MetricSet::Values() const {
   const double loss = loss_.examples == 0 ? std::nan("") : loss_.loss / static_cast<double>(loss_.examples);
   MetricValues values = {{"loss", loss}};
-  for (const Entry& entry : entries_) values.emplace_back(entry.name, entry.metric->Result());
+  for (const Entry& entry : entries_) {
+    if (entry.metric != nullptr) {
+      values.emplace_back(entry.spec.name, entry.metric->Result());
+      continue;
+    }
+    const bool known = entry.spec.loss < loss_.of_outputs.size() && loss_.examples > 0;
+    values.emplace_back(
+        entry.spec.name,
+        known ? loss_.of_outputs[entry.spec.loss] / static_cast<double>(loss_.examples) : std::nan(""));
+  }
   std::sort(values.begin(), values.end());
   return values;
 }
 
 void MetricSet::Reset() {
   loss_ = {};
-  for (Entry& entry : entries_) entry.metric->Reset();
+  for (Entry& entry : entries_) {
+    if (entry.metric != nullptr) entry.metric->Reset();
+  }
 }
 
 }  // namespace cairn::nn

@@ -5,6 +5,8 @@
 // rounding of sums.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,8 +19,15 @@
 #include "nn/layer/compile_config.h"
 #include "nn/loss.h"
 #include "nn/metrics/metric.h"
+#include "nn/model.h"
+#include "nn/objective.h"
 
 namespace cairn::nn {
+
+// Numbers of each example that belong to one of several outputs of a model. `count` 0: the model has one output.
+struct Columns {
+  int64_t first = 0, count = 0;
+};
 
 struct MetricSpec {
   std::string name{};  // displayed name: "accuracy", "top_k_categorical_accuracy"
@@ -28,6 +37,9 @@ struct MetricSpec {
   MetricParams params{};
   // Which direction is an improvement, as Keras' callbacks decide it.
   Better better = Better::kHigher;
+  Columns outputs{}, targets{};
+  // Without `make`: the mean of this loss of the objective.
+  size_t loss = 0;
 };
 
 // Without compiled metrics, a classification has "accuracy". "accuracy" or "acc" means Keras' binary, sparse
@@ -37,6 +49,11 @@ struct MetricSpec {
 // unsupported option of Keras, or does not fit the targets of `loss`.
 absl::StatusOr<std::vector<MetricSpec>> ParseMetrics(absl::Span<const CompiledMetric> compiled,
                                                      const LossSpec& loss, const Shape& output);
+
+// The metrics of all outputs of `model`. If it has several, the names begin with that of the output, and each loss is a
+// metric: a_loss, a_accuracy, b_loss.
+absl::StatusOr<std::vector<MetricSpec>> MetricsOf(absl::Span<const CompiledMetric> compiled,
+                                                  const Objective& objective, const Model& model);
 
 // Names and values in Keras' order, which is alphabetical.
 using MetricValues = std::vector<std::pair<std::string, double>>;
@@ -54,12 +71,12 @@ class MetricSet {
 
  private:
   struct Entry {
-    std::string name;
-    bool weighted;
-    std::unique_ptr<Metric> metric;
+    MetricSpec spec;
+    std::unique_ptr<Metric> metric;  // null for a loss
   };
   std::vector<Entry> entries_;
-  kernels::LossSums loss_;
+  LossTotals loss_;
+  std::vector<float> outputs_, targets_;  // of one of several outputs
 };
 
 }  // namespace cairn::nn

@@ -49,13 +49,21 @@ struct ModelInput {
   }
 };
 
+// An output of the network.
+struct ModelOutput {
+  std::string name;   // that of its layer, or its key if the file has a dictionary of outputs; unique
+  Shape shape;        // without the batch
+  int64_t begin = 0;  // its first element among those of all outputs of an example
+};
+
 // A group of Keras' files of weights, which are nested as the models are.
 struct KerasGroup {
   std::string group;  // its name, which has the class and the order of the layer in its model: "conv2d_1"
   std::string name;   // that of the layer in its model
 };
 
-// One use of a layer in the network. Nodes are ordered: inputs come before their users, the output is last.
+// One use of a layer in the network. Nodes are ordered: inputs come before their users, the output is last. Several
+// outputs are joined into one by nodes that the file does not have.
 struct Node {
   // Denotes an input of the model in Node::inputs: -1 is the first, -2 the second. Its own inverse.
   static constexpr int OfModelInput(int input) { return -1 - input; }
@@ -111,8 +119,12 @@ class Model {
   const std::vector<ModelInput>& inputs() const { return inputs_; }  // at least one
   // Without the batch: the shape of the only input, or [elements of all inputs].
   Shape input_shape() const;
-  const Shape& output_shape() const { return nodes_.back().output_shape; }  // without the batch
-  const std::vector<Node>& nodes() const { return nodes_; }                 // at least one
+  const std::vector<ModelOutput>& outputs() const { return outputs_; }  // at least one
+  // Without the batch: the shape of the only output, or [elements of all outputs].
+  const Shape& output_shape() const { return nodes_.back().output_shape; }
+  const std::vector<Node>& nodes() const { return nodes_; }  // at least one
+  // The number of nodes at the end that join several outputs; 0 if there is one.
+  size_t joining_nodes() const { return joining_nodes_; }
   const std::vector<ModelVariable>& variables() const { return variables_; }
   int64_t num_parameters() const { return num_parameters_; }
   const std::vector<SummaryRow>& rows() const { return rows_; }
@@ -133,6 +145,8 @@ class Model {
   bool functional_ = false;
   std::vector<ModelInput> inputs_;
   std::vector<Node> nodes_;
+  std::vector<ModelOutput> outputs_;
+  size_t joining_nodes_ = 0;
   std::vector<ModelVariable> variables_;
   int64_t num_parameters_ = 0;
   std::vector<SummaryRow> rows_;

@@ -24,11 +24,6 @@ constexpr int64_t kMaxParameters = int64_t{1} << 32;
 // Bounds the calls of nested models, whose number grows exponentially with the depth.
 constexpr int kMaxCalls = 1 << 16;
 
-const json& Null() {
-  static const json* const null = new json(nullptr);
-  return *null;
-}
-
 // Returns an error if an entry of a file's `layers` cannot be read.
 absl::Status CheckClass(const json& layer, const std::string& class_name) {
   if (class_name == "Lambda") {
@@ -124,7 +119,10 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
     return Annotate(status, absl::StrCat("layer ", position, at));
   }
 
-  const json& config = layer.contains("config") ? layer["config"] : Null();
+  json config = layer.value("config", json());
+  // The layer itself reads the field, too: Keras writes it into the layers of a model that is frozen as a whole.
+  if (!scope.trainable && class_name != "InputLayer" && config.is_object())
+    config.emplace("trainable", false);
   ConfigReader reader(config);
   ReadLayer read;
   read.local_name = reader.String("name", "");
@@ -234,18 +232,57 @@ absl::Status ModelBuilder::FinishInputs() {
     }
   }
   CAIRN_RETURN_IF_ERROR(CheckTextInputs());
-  CAIRN_RETURN_IF_ERROR(CheckOutputMask());
   return CheckRagged();
 }
 
-absl::Status ModelBuilder::CheckOutputMask() const {
-  const int output = static_cast<int>(model_.nodes_.size()) - 1;
-  if (!HasMask(output)) return absl::OkStatus();
-  const Layer& layer = *model_.nodes_.back().layer;
+absl::Status ModelBuilder::CheckOutput(const NamedValue& output) const {
+  if (model_.nodes_.empty() && !model_.functional_) {
+    return absl::InvalidArgumentError(
+        "config: layers: the list has only an InputLayer and layers that make ids of it");
+  }
+  // An output that no node computes is an input, or its ids.
+  if (output.value < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("config: output_layers: '", output.name, "' is not computed by the network"));
+  }
+  if (!HasMask(output.value)) return absl::OkStatus();
+  const Layer& layer = *model_.nodes_[static_cast<size_t>(output.value)].layer;
   return absl::InvalidArgumentError(absl::StrCat(
       "layer '", layer.name(), "' (", layer.class_name(),
-      ") gives the output of the model, whose time steps have a mask (of mask_zero or Masking): "
+      ") gives an output of the model, whose time steps have a mask (of mask_zero or Masking): "
       "Keras' loss leaves masked steps out, which is not supported: end the mask, or remove it"));
+}
+
+absl::Status ModelBuilder::AddOutputs(absl::Span<const NamedValue> outputs) {
+  int64_t begin = 0;
+  std::map<std::string, int> uses;
+  for (const NamedValue& output : outputs) {
+    CAIRN_RETURN_IF_ERROR(CheckOutput(output));
+    const int earlier = uses[output.name]++;
+    const Shape& shape = ShapeOf(output.value);
+    model_.outputs_.push_back({.name = earlier == 0 ? output.name : absl::StrCat(output.name, "_", earlier),
+                               .shape = shape,
+                               .begin = begin});
+    begin += shape.num_elements();
+  }
+  if (outputs.size() == 1) return absl::OkStatus();
+  const size_t before = model_.nodes_.size();
+  const auto add = [this](const char* class_name, const std::vector<int>& inputs) {
+    const json config = json::object();
+    ConfigReader reader(config);
+    const std::string name = "outputs";
+    return AddNode({.where = "the outputs", .name = name, .layer = FindLayer(class_name)(name, reader)},
+                   inputs);
+  };
+  std::vector<int> flat;
+  for (const NamedValue& output : outputs) {
+    int& value = flat.emplace_back(output.value);
+    if (ShapeOf(value).rank() == 1) continue;
+    CAIRN_ASSIGN_OR_RETURN(value, add("Flatten", {value}));
+  }
+  CAIRN_RETURN_IF_ERROR(add("Concatenate", flat).status());
+  model_.joining_nodes_ = model_.nodes_.size() - before;
+  return absl::OkStatus();
 }
 
 absl::Status ModelBuilder::CheckTextInputs() const {

@@ -50,6 +50,12 @@ struct ReadLayer {
   std::string device{};
 };
 
+// A value in the numbering of Node::inputs.
+struct NamedValue {
+  std::string name;
+  int value = 0;
+};
+
 class ModelBuilder {
  public:
   // Collects the names of a list of layers, so that automatic names avoid them. INVALID_ARGUMENT if a name occurs
@@ -71,6 +77,10 @@ class ModelBuilder {
   // INVALID_ARGUMENT if there are too many calls of layers, or of models within the model.
   absl::Status CountCall();
 
+  // Sets the outputs, after all nodes have been added. If there is one, it is that of the last node. INVALID_ARGUMENT
+  // if an output is an input, or has a mask, which the loss would have to read.
+  absl::Status AddOutputs(absl::Span<const NamedValue> outputs);
+
   // Orders the inputs, after all nodes have been added. INVALID_ARGUMENT if a ragged input or one of strings has a use
   // that is not supported.
   absl::Status FinishInputs();
@@ -87,7 +97,6 @@ class ModelBuilder {
   }
   // The variables of a layer that has been called.
   std::vector<int> VariablesOf(const Layer& layer) const;
-  bool empty() const { return model_.nodes_.empty(); }
   void SetName(std::string name, bool functional) {
     model_.name_ = std::move(name);
     model_.functional_ = functional;
@@ -103,8 +112,7 @@ class ModelBuilder {
   absl::StatusOr<int> AddLayerNode(const ReadLayer& layer, const std::vector<int>& inputs);
   // Adds the nodes of the masks that `node` takes, and makes them its inputs.
   absl::Status TakeMasks(Node& node);
-  // INVALID_ARGUMENT if the output has a mask, which the loss would have to read.
-  absl::Status CheckOutputMask() const;
+  absl::Status CheckOutput(const NamedValue& output) const;
   absl::Status CheckTextInputs() const;
   absl::Status CheckRagged() const;
   absl::Status CheckRaggedPair(const Node& node) const;

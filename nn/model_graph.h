@@ -61,6 +61,13 @@ struct ModelGraph {
   std::string name, class_name;      // "Functional" or "Sequential"
   std::vector<GraphLayer> layers{};  // in the file's order
   std::vector<Tensor> inputs{}, outputs{};
+  std::vector<std::string>
+      output_keys{};  // [output] its key, if the file has a dictionary of outputs; else empty
+
+  // The name that Keras gives to an output.
+  const std::string& NameOfOutput(size_t output) const {
+    return output_keys.empty() ? outputs[output].layer : output_keys[output];
+  }
   std::map<std::string, MaskFunction> mask_functions{};  // by name
 };
 

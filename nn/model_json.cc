@@ -46,10 +46,6 @@ absl::StatusOr<Model> Read(const json& document, absl::string_view text) {
   ModelBuilder builder;
   CAIRN_ASSIGN_OR_RETURN(const ModelGraph graph, ReadModelGraph(document, {.lines = lines}, builder));
   CAIRN_RETURN_IF_ERROR(AddModel(graph, builder));
-  if (builder.empty()) {
-    return absl::InvalidArgumentError(
-        "config: layers: the list has only an InputLayer and layers that make ids of it");
-  }
   CAIRN_RETURN_IF_ERROR(builder.FinishInputs());
   auto compiled = ParseCompileConfig(document.value("compile_config", json()));
   if (!compiled.ok()) return Annotate(compiled.status(), "compile_config");

@@ -167,6 +167,8 @@ class EmbeddingReplacer {
   void Build(ModelWithoutTables& made) {
     Model& to = made.model;
     to.name_ = from_.name_;
+    to.outputs_ = from_.outputs_;
+    to.joining_nodes_ = from_.joining_nodes_;
     to.functional_ = from_.functional_;
     to.compile_config_ = from_.compile_config_;
     to.canonical_json_ = from_.canonical_json_;

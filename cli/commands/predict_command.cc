@@ -1,17 +1,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "cli/commands/command.h"
 #include "common/core/files.h"
@@ -40,19 +43,25 @@ namespace cairn::cli {
 namespace {
 
 constexpr char kPredictProgram[] = "cairn predict";
+constexpr char kRowSplits[] = "row_splits";
 
 // Shortens a number for display, "0.998"; --output has full precision.
 std::string Number(float value) {
   return std::isnan(value) ? "nan" : absl::StrFormat("%.6g", value);  // never "-nan"
 }
 
-// "ids_row_splits.npy" for "ids.npy".
-std::string RowSplitsPath(absl::string_view path) {
+// "ids_row_splits.npy" for "ids.npy" and "row_splits".
+std::string PathWith(absl::string_view path, absl::string_view suffix) {
   const size_t name = path.rfind('/') == absl::string_view::npos ? 0 : path.rfind('/') + 1;
   const size_t end = absl::EndsWith(path, ".gz") ? path.size() - 3 : path.size();
   const size_t last = path.substr(0, end).rfind('.');
   const size_t dot = last == absl::string_view::npos || last < name ? path.size() : last;
-  return absl::StrCat(path.substr(0, dot), "_row_splits", path.substr(dot));
+  return absl::StrCat(path.substr(0, dot), "_", suffix, path.substr(dot));
+}
+
+// The file of one of several outputs: "out_box.npy" for "out.npy".
+std::string PathOfOutput(absl::string_view path, absl::string_view output) {
+  return PathWith(path, absl::StrReplaceAll(output, {{"/", "_"}}));
 }
 
 // The name of a class, or its index if `names` has no name for it.
@@ -98,9 +107,13 @@ class PredictCommand final : public Command {
           "labels",
           {},
           kRequired},
-         {"--labels FILE", &labels_, "File with the true labels, .npy or IDX; prints loss and metrics"},
+         {"--labels FILE", &labels_,
+          "File with the true labels, .npy or IDX; prints loss and metrics. With several outputs, the labels "
+          "of all "
+          "in a row, or a file FILE_OUTPUT.npy for each"},
          {"-o, --output FILE.npy", &output_,
-          "Write the outputs of the model as float32 to this file, instead of printing one line per example"},
+          "Write the outputs of the model as float32 to this file, instead of printing one line per example; "
+          "several outputs to a file each, FILE_OUTPUT.npy"},
          {"--model FILE", &options_.model,
           "Model file: Keras JSON, .keras or .h5 [the model in WEIGHTS; needed for .safetensors, .npz and "
           ".h5 "
@@ -169,11 +182,21 @@ class PredictCommand final : public Command {
     CAIRN_RETURN_IF_ERROR(CheckReading(trained, *examples));
     for (const std::string& note : examples->notes)
       std::fprintf(stderr, "%s: %s\n", kPredictProgram, note.c_str());
-    if (!labels_.empty()) {
-      CAIRN_ASSIGN_OR_RETURN(const data::Array array, data::ReadArrayFile(labels_));
-      CAIRN_ASSIGN_OR_RETURN(examples->targets, data::ReadTargets(array, labels_));
-    }
     return *std::move(examples);
+  }
+
+  // Reads --labels: one file, or one for each of several outputs.
+  absl::StatusOr<data::Targets> ReadLabels(const std::vector<data::TargetPart>& parts) const {
+    std::vector<std::string> paths;
+    for (const data::TargetPart& part : parts) paths.push_back(PathOfOutput(labels_, part.output));
+    if (paths.empty() || std::filesystem::exists(labels_)) paths = {labels_};
+    std::vector<data::Targets> targets;
+    for (const std::string& path : paths) {
+      CAIRN_ASSIGN_OR_RETURN(const data::Array array, data::ReadArrayFile(path));
+      CAIRN_ASSIGN_OR_RETURN(targets.emplace_back(), data::ReadTargets(array, path));
+    }
+    if (targets.size() == 1) return std::move(targets[0]);
+    return data::JoinTargets(targets, parts, paths);
   }
 
   // Checks that the examples are preprocessed as in training. Adds a note that lists the settings taken from
@@ -246,11 +269,11 @@ class PredictCommand final : public Command {
 
   // Reads the row splits of the ragged input `input`. Weights without their own share those of their ids.
   absl::StatusOr<data::Array> ReadSplitsFile(const data::DataOptions& how, size_t input) const {
-    const std::string splits = RowSplitsPath(inputs_[input]);
+    const std::string splits = PathWith(inputs_[input], kRowSplits);
     auto array = data::ReadArrayFile(splits);
     if (!absl::IsNotFound(array.status())) return array;
     if (const int ids = how.WeightsOf(input); ids >= 0) {
-      array = data::ReadArrayFile(RowSplitsPath(inputs_[static_cast<size_t>(ids)]));
+      array = data::ReadArrayFile(PathWith(inputs_[static_cast<size_t>(ids)], kRowSplits));
       if (!absl::IsNotFound(array.status())) return array;
     }
     return absl::InvalidArgumentError(
@@ -272,13 +295,17 @@ class PredictCommand final : public Command {
                        " classes, the model's output is ", model.output_shape().ToString()));
     }
     // A model that is not compiled has no loss: targets in its data are ignored, and --labels is refused.
-    const auto loss = worker::MakeLoss(options_, model);
+    const auto compiled = worker::MakeObjective(options_, model);
     std::optional<data::Targets>& targets = examples.targets;
-    if (!loss.ok() && labels_.empty()) targets.reset();
+    if (!labels_.empty()) {
+      CAIRN_RETURN_IF_ERROR(compiled.status());
+      CAIRN_ASSIGN_OR_RETURN(targets, ReadLabels(worker::TargetPartsOf(*compiled, model)));
+    }
+    if (!compiled.ok()) targets.reset();
+    const nn::Objective objective = compiled.ok() ? *compiled : nn::Objective::ForAnyOutputs(model);
     std::vector<nn::MetricSpec> metrics;
     if (targets.has_value()) {
-      CAIRN_RETURN_IF_ERROR(loss);
-      CAIRN_ASSIGN_OR_RETURN(metrics, worker::MakeMetrics(options_, model, *loss));
+      CAIRN_ASSIGN_OR_RETURN(metrics, worker::MakeMetrics(options_, model, objective));
     }
     CAIRN_ASSIGN_OR_RETURN(worker::Prediction prediction,
                            worker::Predict({.model = model,
@@ -287,12 +314,13 @@ class PredictCommand final : public Command {
                                             .inputs = *examples.inputs,
                                             .limit = limit_,
                                             .targets = targets.has_value() ? &*targets : nullptr,
-                                            .loss = loss.ok() ? *loss : nn::LossSpec(),
+                                            .objective = objective,
                                             .metrics = metrics,
                                             .threads = threads_ > 0 ? threads_ : UsableCores()}));
     if (const std::string warning = worker::NonFiniteOutputs(prediction, *examples.inputs); !warning.empty())
       Warn(warning);
-    CAIRN_RETURN_IF_ERROR(PrintOutputs(trained, loss.ok() ? *loss : kNumbers, prediction));
+    CAIRN_RETURN_IF_ERROR(output_.empty() ? PrintOutputs(trained, objective, prediction)
+                                          : WriteOutputs(model, prediction));
     if (targets.has_value()) {
       std::printf("%s\n", absl::StrJoin(prediction.metrics, " - ", [](std::string* out, const auto& metric) {
                             absl::StrAppend(out, metric.first, ": ",
@@ -302,32 +330,64 @@ class PredictCommand final : public Command {
     return absl::OkStatus();
   }
 
-  absl::Status PrintOutputs(const worker::TrainedModel& trained, const nn::LossSpec& loss,
-                            worker::Prediction& prediction) const {
-    const nn::Model& model = trained.model;
-    if (!output_.empty()) {
+  // Writes --output: one file, or one for each of several outputs.
+  absl::Status WriteOutputs(const nn::Model& model, const worker::Prediction& prediction) const {
+    for (const nn::ModelOutput& output : model.outputs()) {
       Shape shape = {prediction.examples};
-      for (const int64_t extent : model.output_shape().dims()) shape.Append(extent);
-      return data::WriteNpy(output_, shape, prediction.outputs);
-    }
-    if (model.output_shape().rank() > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("outputs ", model.output_shape().ToString(),
-                       " do not fit on one line per example: write them to a file with --output FILE.npy"));
-    }
-    const int64_t width = model.output_shape().num_elements();
-    worker::ToProbabilities(loss, width, absl::MakeSpan(prediction.outputs));
-    for (int64_t i = 0; i < prediction.examples; ++i) {
-      const auto outputs = absl::MakeConstSpan(prediction.outputs)
-                               .subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
-      std::printf("%s\t%s\n", absl::StrCat(i).c_str(),
-                  LineOf(loss, outputs, trained.data.class_names).c_str());
+      for (const int64_t extent : output.shape.dims()) shape.Append(extent);
+      const bool one = model.outputs().size() == 1;
+      CAIRN_RETURN_IF_ERROR(data::WriteNpy(one ? output_ : PathOfOutput(output_, output.name), shape,
+                                           ValuesOf(prediction, model, output)));
     }
     return absl::OkStatus();
   }
 
-  // Stands for the loss of a model that has none: its outputs are plain numbers.
-  static constexpr nn::LossSpec kNumbers = {.kind = kernels::LossKind::kMeanSquaredError};
+  // [examples, the output's shape]
+  static std::vector<float> ValuesOf(const worker::Prediction& prediction, const nn::Model& model,
+                                     const nn::ModelOutput& output) {
+    const int64_t stride = model.output_shape().num_elements(), count = output.shape.num_elements();
+    std::vector<float> values;
+    values.reserve(static_cast<size_t>(prediction.examples * count));
+    for (int64_t i = 0; i < prediction.examples; ++i) {
+      const auto first = prediction.outputs.begin() + i * stride + output.begin;
+      values.insert(values.end(), first, first + count);
+    }
+    return values;
+  }
+
+  // Prints a line for each example. With several outputs the name of each comes before its values.
+  static absl::Status PrintOutputs(const worker::TrainedModel& trained, const nn::Objective& objective,
+                                   const worker::Prediction& prediction) {
+    const nn::Model& model = trained.model;
+    const bool one = model.outputs().size() == 1;
+    std::vector<std::string> lines(static_cast<size_t>(prediction.examples));
+    for (size_t index = 0; index < model.outputs().size(); ++index) {
+      const nn::ModelOutput& output = model.outputs()[index];
+      if (output.shape.rank() > 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("outputs ", output.shape.ToString(),
+                         " do not fit on one line per example: write them to a file with --output FILE.npy"));
+      }
+      const auto part = absl::c_find_if(objective.losses(),
+                                        [&](const nn::OutputLoss& loss) { return loss.output == index; });
+      // The values of an output without a loss are plain numbers.
+      const nn::LossSpec loss = part != objective.losses().end()
+                                    ? part->loss
+                                    : nn::LossSpec{.kind = kernels::LossKind::kMeanSquaredError};
+      const int64_t width = output.shape.num_elements();
+      std::vector<float> values = ValuesOf(prediction, model, output);
+      worker::ToProbabilities(loss, width, absl::MakeSpan(values));
+      for (size_t i = 0; i < lines.size(); ++i) {
+        const auto of_example =
+            absl::MakeConstSpan(values).subspan(i * static_cast<size_t>(width), static_cast<size_t>(width));
+        absl::StrAppend(&lines[i], "\t", one ? "" : absl::StrCat(output.name, "\t"),
+                        LineOf(loss, of_example, trained.data.class_names));
+      }
+    }
+    for (size_t i = 0; i < lines.size(); ++i)
+      std::printf("%s%s\n", absl::StrCat(i).c_str(), lines[i].c_str());
+    return absl::OkStatus();
+  }
 
   std::string weights_, labels_, output_;
   std::vector<std::string> inputs_;

@@ -145,9 +145,8 @@ class Preflight {
 
   // Checks flags and model file like LoadInputs(), so that their faults are not attributed to the data.
   absl::Status CheckCompiled(const nn::Model& model) const {
-    CAIRN_ASSIGN_OR_RETURN(const nn::LossSpec loss, worker::MakeLoss(options_, model));
-    CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
-    CAIRN_RETURN_IF_ERROR(worker::MakeMetrics(options_, model, loss));
+    CAIRN_ASSIGN_OR_RETURN(const nn::Objective objective, worker::MakeObjective(options_, model));
+    CAIRN_RETURN_IF_ERROR(worker::MakeMetrics(options_, model, objective));
     return worker::MakeOptimizer(options_, model).status();
   }
 

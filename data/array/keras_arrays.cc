@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -23,14 +24,15 @@ constexpr absl::string_view kValidationSets[] = {"val", "valid", "validation", k
 struct SetNames {
   std::vector<std::string> inputs;      // one name for all inputs of the model, or one for each input
   std::vector<std::string> row_splits;  // [name of inputs] of ragged inputs; else empty
-  std::string targets, weights;
+  std::vector<std::string> targets;     // one name for all outputs of the model, or one for each
+  std::string weights;
 
   std::vector<std::string> all() const {
     std::vector<std::string> names = inputs;
     for (const std::string& splits : row_splits) {
       if (!splits.empty()) names.push_back(splits);
     }
-    names.push_back(targets);
+    names.insert(names.end(), targets.begin(), targets.end());
     names.push_back(weights);
     return names;
   }
@@ -50,7 +52,14 @@ absl::StatusOr<SetNames> NamesOf(const NamedArrays& arrays, const DataOptions& o
                                  const std::string& set) {
   SetNames names;
   CAIRN_ASSIGN_OR_RETURN(const std::string whole, Spelled(arrays, absl::StrCat("x_", set)));
-  CAIRN_ASSIGN_OR_RETURN(names.targets, Spelled(arrays, absl::StrCat("y_", set)));
+  CAIRN_ASSIGN_OR_RETURN(const std::string all_targets, Spelled(arrays, absl::StrCat("y_", set)));
+  for (const TargetPart& part : options.target_parts) {
+    CAIRN_ASSIGN_OR_RETURN(names.targets.emplace_back(),
+                           Spelled(arrays, absl::StrCat("y_", set, "_", part.output)));
+  }
+  const auto has = [&](const std::string& name) { return arrays.Has(name); };
+  if (names.targets.empty() || (arrays.Has(all_targets) && absl::c_none_of(names.targets, has)))
+    names.targets = {all_targets};
   names.weights = absl::StrCat("sample_weight_", set);
   if (options.input_names.size() > 1) {
     for (const std::string& input : options.input_names) {
@@ -58,8 +67,7 @@ absl::StatusOr<SetNames> NamesOf(const NamedArrays& arrays, const DataOptions& o
                              Spelled(arrays, absl::StrCat("x_", set, "_", input)));
     }
   }
-  const bool any = std::any_of(names.inputs.begin(), names.inputs.end(),
-                               [&](const std::string& name) { return arrays.Has(name); });
+  const bool any = absl::c_any_of(names.inputs, has);
   if (names.inputs.empty() || (!any && arrays.Has(whole))) names.inputs = {whole};
   for (size_t i = 0; i < names.inputs.size(); ++i) {
     const bool ragged =
@@ -104,14 +112,26 @@ absl::Status LoadInputs(const NamedArrays& arrays, const DataOptions& options, c
   return absl::OkStatus();
 }
 
+absl::StatusOr<Targets> LoadTargets(const NamedArrays& arrays, const DataOptions& options,
+                                    const SetNames& names) {
+  std::vector<Targets> targets;
+  std::vector<std::string> full_names;
+  for (const std::string& name : names.targets) {
+    CAIRN_ASSIGN_OR_RETURN(const Array array, arrays.Read(name));
+    CAIRN_ASSIGN_OR_RETURN(targets.emplace_back(),
+                           ReadTargets(array, full_names.emplace_back(arrays.FullName(name))));
+  }
+  if (targets.size() == 1) return std::move(targets[0]);
+  return JoinTargets(targets, options.target_parts, full_names);
+}
+
 absl::StatusOr<Split> LoadSplit(const NamedArrays& arrays, const DataOptions& options,
                                 const SetNames& names) {
   Split split;
   CAIRN_RETURN_IF_ERROR(LoadInputs(arrays, options, names, split));
-  split.targets_name = arrays.FullName(names.targets);
+  split.targets_name = arrays.FullName(names.targets.front());
   split.weights_name = arrays.FullName(names.weights);
-  CAIRN_ASSIGN_OR_RETURN(const Array targets, arrays.Read(names.targets));
-  CAIRN_ASSIGN_OR_RETURN(split.targets, ReadTargets(targets, split.targets_name));
+  CAIRN_ASSIGN_OR_RETURN(split.targets, LoadTargets(arrays, options, names));
   if (arrays.Has(names.weights)) {
     CAIRN_ASSIGN_OR_RETURN(const Array weights, arrays.Read(names.weights));
     CAIRN_ASSIGN_OR_RETURN(split.weights, ReadWeights(weights, split.weights_name));
@@ -140,11 +160,11 @@ absl::StatusOr<Splits> LoadKerasArrays(const NamedArrays& arrays, const DataOpti
   std::vector<std::string> used = training.all();
   for (const absl::string_view set : kValidationSets) {
     CAIRN_ASSIGN_OR_RETURN(const SetNames validation, NamesOf(arrays, options, std::string(set)));
-    if (!arrays.Has(validation.targets) && !arrays.Has(validation.inputs.front())) continue;
+    if (!arrays.Has(validation.targets.front()) && !arrays.Has(validation.inputs.front())) continue;
     CAIRN_ASSIGN_OR_RETURN(splits.validation, LoadSplit(arrays, options, validation));
     for (const std::string& name : validation.all()) used.push_back(name);
     splits.notes.push_back({absl::StrCat("validation on the arrays ", absl::StrJoin(validation.inputs, ", "),
-                                         " and ", validation.targets),
+                                         " and ", absl::StrJoin(validation.targets, ", ")),
                             /*usual=*/set == kUsualValidationSet});
     break;
   }

@@ -6,7 +6,8 @@
 // each example begins, and the end of the last.
 //
 // A model with several inputs takes x_train_NAME for each input, or an x_train that already concatenates
-// them.
+// them. In the same way, a model with several outputs takes y_train_NAME for each output that has a loss, or a y_train
+// that concatenates the targets of an example.
 #pragma once
 
 #include <string>

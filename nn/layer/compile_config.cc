@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -162,19 +163,64 @@ absl::StatusOr<KerasObject> ParseMetric(const json& document) {
   return object;
 }
 
-// Appends the metrics of `document`. Keras writes ["accuracy"], one list per output, or objects of metric
-// classes.
-absl::Status AppendMetrics(const json& document, bool weighted, std::vector<CompiledMetric>& metrics) {
+// Whether `document` is a dictionary by output, not an object of Keras.
+bool IsByName(const json& document) {
+  return document.is_object() && !document.contains("class_name");
+}
+
+// Calls take(output, entry) for an argument of compile() that is given once, as a list, or as a dictionary. Outputs
+// without an entry have a null.
+absl::Status ForEachOutput(const json& document,
+                           absl::FunctionRef<absl::Status(const OutputKey& output, const json& entry)> take) {
+  if (document.is_null()) return absl::OkStatus();
+  if (IsByName(document)) {
+    for (const auto& [name, entry] : document.items()) {
+      if (entry.is_null()) continue;
+      const absl::Status status = take({.name = name}, entry);
+      if (!status.ok()) return Annotate(status, absl::StrCat("'", name, "'"));
+    }
+    return absl::OkStatus();
+  }
+  if (!document.is_array()) return take({}, document);
+  for (size_t i = 0; i < document.size(); ++i) {
+    if (document[i].is_null()) continue;
+    CAIRN_RETURN_IF_ERROR(take({.position = static_cast<int>(i)}, document[i]));
+  }
+  return absl::OkStatus();
+}
+
+// Appends the metrics of one output: one, or lists of them, as names or as objects of metric classes.
+absl::Status AppendMetrics(const json& document, bool weighted, const OutputKey& output,
+                           std::vector<CompiledMetric>& metrics) {
   if (document.is_null()) return absl::OkStatus();
   if (document.is_array()) {
-    for (const json& entry : document) CAIRN_RETURN_IF_ERROR(AppendMetrics(entry, weighted, metrics));
+    for (const json& entry : document) CAIRN_RETURN_IF_ERROR(AppendMetrics(entry, weighted, output, metrics));
     return absl::OkStatus();
   }
   auto metric = ParseMetric(document);
   if (!metric.ok()) return Annotate(metric.status(), Member(document, "class_name").dump());
   if (PlainName(document).is_string()) *metric = MetricOfName(metric->class_name);
-  metrics.push_back({*std::move(metric), weighted});
+  metrics.push_back({*std::move(metric), weighted, output});
   return absl::OkStatus();
+}
+
+absl::Status ParseLosses(const json& document, CompileConfig& config) {
+  return ForEachOutput(document, [&](const OutputKey& output, const json& entry) -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(KerasObject loss, ParsePlainObject(entry));
+    config.losses.push_back({output, std::move(loss)});
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ParseLossWeights(const json& document, CompileConfig& config) {
+  return ForEachOutput(document, [&](const OutputKey& output, const json& entry) {
+    if (!entry.is_number() || output.all()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("expected a list of numbers or a dictionary, got ", document.dump()));
+    }
+    config.loss_weights.push_back({output, entry.get<double>()});
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace
@@ -192,20 +238,18 @@ absl::StatusOr<CompileConfig> ParseCompileConfig(const json& document) {
     const absl::Status status = ParseOptimizer(optimizer, config);
     if (!status.ok()) reader.Fail("optimizer", status.message());
   }
-  if (const json& loss = reader.Raw("loss"); !loss.is_null()) {
-    auto parsed = ParsePlainObject(loss);
-    if (parsed.ok()) {
-      config.loss = *std::move(parsed);
-    } else {
-      reader.Fail("loss", parsed.status().message());
-    }
+  for (const auto& [field, parse] : {std::pair{"loss", &ParseLosses}, {"loss_weights", &ParseLossWeights}}) {
+    const absl::Status status = parse(reader.Raw(field), config);
+    if (!status.ok()) reader.Fail(field, status.message());
   }
   for (const char* field : {"metrics", "weighted_metrics"}) {
     const bool weighted = absl::StartsWith(field, "weighted");
-    const absl::Status status = AppendMetrics(reader.Raw(field), weighted, config.metrics);
+    const absl::Status status =
+        ForEachOutput(reader.Raw(field), [&](const OutputKey& output, const json& entry) {
+          return AppendMetrics(entry, weighted, output, config.metrics);
+        });
     if (!status.ok()) reader.Fail(field, status.message());
   }
-  reader.RefuseUnlessNull({"loss_weights"});
   // These options tell Keras how to run a step, and do not apply here.
   reader.Ignore({"run_eagerly", "steps_per_execution", "jit_compile", "auto_scale_loss"});
   CAIRN_RETURN_IF_ERROR(reader.Finish());

@@ -22,17 +22,38 @@ struct KerasObject {
   std::map<std::string, std::string> texts{};
 };
 
+// The output of the model that an argument of compile() is for: its key in a dictionary, or its position in a list.
+struct OutputKey {
+  std::string name{};
+  int position = -1;
+
+  // The argument is given once, for all outputs.
+  bool all() const { return name.empty() && position < 0; }
+};
+
 // An entry of compile()'s `metrics`, whose values ignore the examples' weights, or of its `weighted_metrics`.
 struct CompiledMetric {
   KerasObject metric;
   bool weighted = false;
+  OutputKey output{};
+};
+
+struct CompiledLoss {
+  OutputKey output;
+  KerasObject loss;
+};
+
+struct CompiledWeight {
+  OutputKey output;
+  double weight = 1;
 };
 
 // Every member is optional.
 struct CompileConfig {
   std::optional<KerasObject> optimizer;
   std::optional<KerasObject> learning_rate_schedule;  // replaces the optimizer's constant learning rate
-  std::optional<KerasObject> loss;
+  std::vector<CompiledLoss> losses;
+  std::vector<CompiledWeight> loss_weights;
   std::vector<CompiledMetric> metrics;
 };
 
@@ -40,8 +61,8 @@ struct CompileConfig {
 KerasObject MetricOfName(std::string name);
 
 // Optimizer, loss and metrics may each be a plain name ("adam"). The name of a known optimizer becomes its
-// Keras class name. INVALID_ARGUMENT naming the field if this program would have to ignore it, such as loss
-// weights, several losses, or a reduction other than the mean over the batch.
+// Keras class name. INVALID_ARGUMENT naming the field if this program would have to ignore it, such as a reduction
+// other than the mean over the batch.
 absl::StatusOr<CompileConfig> ParseCompileConfig(const nlohmann::json& json);
 
 }  // namespace cairn::nn

@@ -65,7 +65,7 @@ struct OnnxGraph {
   };
   std::string name;
   std::vector<Port> inputs;  // in the order of the model; one per InputLayer
-  Port output;
+  std::vector<Port> outputs;
   std::vector<OnnxNode> nodes;  // inputs before their users
   std::vector<OnnxTensor> constants;
 };
@@ -130,8 +130,7 @@ class OnnxBuilder {
   std::string Ints(absl::string_view what, std::vector<int64_t> values);
 
  private:
-  friend absl::StatusOr<OnnxGraph> MakeOnnxGraph(const Model& model,
-                                                 absl::Span<const OnnxVariable> variables);
+  friend class OnnxModelWriter;
   struct Value {
     Shape shape;
     std::string channels_last, channels_first;  // empty: not in the graph yet

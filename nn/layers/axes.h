@@ -14,7 +14,8 @@
 namespace cairn::nn {
 
 // Axes of a layer's input, in rising order, counted with the batch, which is axis 0 and never among them.
-// INVALID_ARGUMENT if the input, a shape without the batch, has no such axis, there is none, or they are in another order.
+// INVALID_ARGUMENT if the input, a shape without the batch, has no such axis, there is none, or they are in another
+// order.
 absl::StatusOr<std::vector<int>> ResolveAxes(const std::vector<int64_t>& axes, const Shape& input);
 
 // The order of all axes in which these are the last, and its inverse.

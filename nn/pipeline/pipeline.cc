@@ -10,13 +10,13 @@
 namespace cairn::nn {
 
 Pipeline::Pipeline(const Options& options)
-    : shape_(options.model, options.loss, options.locations, options.trace, options.remote_stages),
+    : shape_(options.model, options.objective, options.locations, options.trace, options.remote_stages),
       threads_(options.threads.begin(), options.threads.end()),
       pipeline_devices_(options.threads.size()),
       micro_batches_(options.micro_batches) {}
 
 absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::Create(Options options) {
-  CAIRN_RETURN_IF_ERROR(CheckOutput(options.loss, options.model.output_shape()));
+  CAIRN_RETURN_IF_ERROR(options.objective.CheckOutputs(options.model));
   for (const DeviceThread* const thread : options.threads) {
     if (thread->device().compute_type() != kernels::ElementType::kFloat16) continue;
     return absl::UnimplementedError(

@@ -20,8 +20,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/core/mutex.h"
-#include "nn/loss.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "nn/pipeline/pipeline_device.h"
 #include "nn/pipeline/pipeline_schedule.h"
 #include "nn/pipeline/remote_stages.h"
@@ -35,7 +35,7 @@ class Pipeline {
  public:
   struct Options {
     const Model& model;
-    LossSpec loss;
+    Objective objective;
     absl::Span<DeviceThread* const> threads;  // [device of this process]; each runs at least one node
     PipelineLocations locations;
     // The number of micro-batches of a batch. A batch with fewer examples has one micro-batch per example.
@@ -63,8 +63,8 @@ class Pipeline {
     int others = 0;  // the number of processes that will call OtherDone()
   };
   struct Result {
-    kernels::LossSums sums{};  // set if the last stage is in this process
-    double penalty = 0;        // the sum of the penalties of this process's stages
+    LossTotals sums{};   // set if the last stage is in this process
+    double penalty = 0;  // the sum of the penalties of this process's stages
   };
   // Computes this process's stages of a batch. `started` is called before any computation: from then until
   // Run() returns, reports of other processes are accepted. `on_gradient`: see Replica::ForwardBackward().

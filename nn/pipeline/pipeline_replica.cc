@@ -12,15 +12,15 @@ namespace {
 
 class PipelineReplica final : public Replica {
  public:
-  PipelineReplica(const Model& model, const LossSpec& loss, std::unique_ptr<Pipeline> pipeline)
-      : model_(model), loss_(loss), pipeline_(std::move(pipeline)) {}
+  PipelineReplica(const Model& model, const Objective& objective, std::unique_ptr<Pipeline> pipeline)
+      : model_(model), objective_(objective), pipeline_(std::move(pipeline)) {}
 
   absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
                                               absl::Span<float> gradients,
                                               absl::FunctionRef<void(int variable)> on_gradient) override {
     CAIRN_RETURN_IF_ERROR(CheckGradients(model_, batch, gradients));
     if (batch.examples == 0) {
-      CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+      CAIRN_RETURN_IF_ERROR(CheckBatch(model_, objective_, parameters, batch));
       GiveNoGradients(model_, gradients, on_gradient);
       return BatchResult();
     }
@@ -39,7 +39,7 @@ class PipelineReplica final : public Replica {
   absl::StatusOr<BatchResult> Run(absl::Span<const float> parameters, const BatchView& batch,
                                   absl::Span<float> gradients, bool training,
                                   absl::FunctionRef<void(int variable)> on_gradient) {
-    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, objective_, parameters, batch));
     if (batch.examples == 0) return BatchResult();
     const auto floats = static_cast<size_t>(batch.examples * model_.output_shape().num_elements());
     if (static_cast<int64_t>(floats) > outputs_.size())
@@ -58,7 +58,7 @@ class PipelineReplica final : public Replica {
   }
 
   const Model& model_;
-  const LossSpec loss_;
+  const Objective objective_;
   const std::unique_ptr<Pipeline> pipeline_;
   AlignedBuffer outputs_;
 };
@@ -68,7 +68,7 @@ class PipelineReplica final : public Replica {
 absl::StatusOr<std::unique_ptr<Replica>> MakePipelineReplica(const Pipeline::Options& options) {
   CAIRN_ASSIGN_OR_RETURN(auto pipeline, Pipeline::Create(options));
   return std::unique_ptr<Replica>(
-      std::make_unique<PipelineReplica>(options.model, options.loss, std::move(pipeline)));
+      std::make_unique<PipelineReplica>(options.model, options.objective, std::move(pipeline)));
 }
 
 }  // namespace cairn::nn

@@ -36,11 +36,11 @@ PipelineLocations PipelineLocations::OfDevices(absl::Span<const int> device_of) 
   return locations;
 }
 
-PipelineShape::PipelineShape(const Model& of_model, const LossSpec& of_loss,
+PipelineShape::PipelineShape(const Model& of_model, const Objective& of_objective,
                              const PipelineLocations& locations, TraceRecorder* of_trace,
                              RemoteStages* of_remote_stages)
     : model(of_model),
-      loss(of_loss),
+      objective(of_objective),
       trace(of_trace),
       remote_stages(of_remote_stages),
       stages(SplitModel(of_model, locations.location_of)) {
@@ -138,11 +138,11 @@ absl::Status StageInstances::MakeInstance(int stage, int micro_batch, PipelineDe
   for (const int variable : here.variables) {
     if (ContributionOf(variable, stage, micro_batch).first) spec.penalized.push_back(variable);
   }
-  CAIRN_ASSIGN_OR_RETURN(instance.plan, Plan::Create(shape_.model, shape_.loss, device, std::move(spec)));
+  CAIRN_ASSIGN_OR_RETURN(instance.plan,
+                         Plan::Create(shape_.model, shape_.objective, device, std::move(spec)));
   CAIRN_RETURN_IF_ERROR(MakeBorders(stage, instance, device));
   if (!here.last) return absl::OkStatus();
-  const int64_t targets =
-      size * MakeLossParams(shape_.loss, shape_.model.output_shape(), size).targets_per_example();
+  const int64_t targets = size * shape_.objective.TargetsPerExample(shape_.model);
   CAIRN_ASSIGN_OR_RETURN(instance.targets, DeviceCopy::Create(device, targets, "targets"));
   CAIRN_ASSIGN_OR_RETURN(instance.weights, DeviceCopy::Create(device, size, "weights"));
   return absl::OkStatus();
@@ -359,12 +359,9 @@ absl::Status StageInstances::Backward(int stage, int micro_batch, const Call& ca
   return SendToRemoteStages(stage, micro_batch, /*backward=*/true);
 }
 
-kernels::LossSums StageInstances::sums() const {
-  kernels::LossSums sums;
-  for (const StageInstance& instance : instances_.back()) {
-    sums.loss += instance.plan->sums().loss;
-    sums.examples += instance.plan->sums().examples;
-  }
+LossTotals StageInstances::sums() const {
+  LossTotals sums;
+  for (const StageInstance& instance : instances_.back()) sums += instance.plan->sums();
   return sums;
 }
 

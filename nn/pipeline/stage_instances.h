@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "nn/batch.h"
-#include "nn/loss.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "nn/pipeline/pipeline_device.h"
 #include "nn/pipeline/remote_stages.h"
 #include "nn/replica/pipeline_stage.h"
@@ -30,7 +30,7 @@ struct PipelineLocations {
 
 // The state that all batch sizes share. Constant after construction.
 struct PipelineShape {
-  PipelineShape(const Model& model, const LossSpec& loss, const PipelineLocations& locations,
+  PipelineShape(const Model& model, const Objective& objective, const PipelineLocations& locations,
                 TraceRecorder* trace = nullptr, RemoteStages* remote_stages = nullptr);
 
   // A stage's input that reads an output.
@@ -44,7 +44,7 @@ struct PipelineShape {
   };
 
   const Model& model;
-  const LossSpec loss;
+  const Objective objective;
   TraceRecorder* const trace;
   RemoteStages* const remote_stages;
   std::vector<PipelineStage> stages;
@@ -93,7 +93,7 @@ class StageInstances {
   absl::Status Backward(int stage, int micro_batch, const Call& call, PipelineDevice& pipeline_device);
 
   // Valid when all devices are synchronized.
-  kernels::LossSums sums() const;
+  LossTotals sums() const;
   double penalty() const;
 
  private:

@@ -23,8 +23,8 @@ struct Mirror {
 
 class MirroredReplica final : public Replica {
  public:
-  MirroredReplica(const Model& model, const LossSpec& loss, std::unique_ptr<GradientSum> sum)
-      : model_(model), loss_(loss), sum_(std::move(sum)), inputs_arrived_(model.inputs().size()) {}
+  MirroredReplica(const Model& model, const Objective& objective, std::unique_ptr<GradientSum> sum)
+      : model_(model), objective_(objective), sum_(std::move(sum)), inputs_arrived_(model.inputs().size()) {}
 
   ~MirroredReplica() override {
     for (Mirror& mirror : mirrors_) {
@@ -37,7 +37,7 @@ class MirroredReplica final : public Replica {
     absl::Status status;
     thread.Run([&] {
       const size_t device = mirrors_.size();
-      auto made = Replica::Create(model_, loss_, thread.device(),
+      auto made = Replica::Create(model_, objective_, thread.device(),
                                   {.recorder = trace, .device = static_cast<int>(device)}, memory);
       status = made.status();
       if (!made.ok()) return;
@@ -52,7 +52,7 @@ class MirroredReplica final : public Replica {
   absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
                                               absl::Span<float> gradients,
                                               absl::FunctionRef<void(int gradient)> on_gradient) override {
-    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, objective_, parameters, batch));
     CAIRN_RETURN_IF_ERROR(CheckGradients(model_, batch, gradients));
     if (batch.examples == 0) {
       GiveNoGradients(model_, gradients, on_gradient);
@@ -88,7 +88,7 @@ class MirroredReplica final : public Replica {
   }
 
   absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters, const BatchView& batch) override {
-    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, objective_, parameters, batch));
     if (batch.examples == 0) return BatchResult();
     const std::vector<int64_t> begins = Begins(batch);
     GradientQueue gradient_queue(begins.size() - 1);
@@ -145,15 +145,14 @@ class MirroredReplica final : public Replica {
                    ? part.status()
                    : Annotate(part.status(), absl::StrCat("from example ", begins[index], " on"));
       }
-      joined.sums.loss += part->sums.loss;
-      joined.sums.examples += part->sums.examples;
+      joined.sums += part->sums;
       to = std::copy(part->outputs.begin(), part->outputs.end(), to);
     }
     return joined;
   }
 
   const Model& model_;
-  const LossSpec loss_;
+  const Objective objective_;
   const std::unique_ptr<GradientSum> sum_;
   std::vector<Mirror> mirrors_;
   std::vector<std::atomic<size_t>> inputs_arrived_;  // [model input] number of devices with its gradient
@@ -162,7 +161,7 @@ class MirroredReplica final : public Replica {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(const Model& model, const LossSpec& loss,
+absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(const Model& model, const Objective& objective,
                                                              absl::Span<DeviceThread* const> threads,
                                                              TraceRecorder* trace,
                                                              std::unique_ptr<kernels::DeviceGroup> group) {
@@ -173,7 +172,7 @@ absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(const Model& model,
   } else {
     CAIRN_ASSIGN_OR_RETURN(sum, MakeGroupGradientSum(model, threads, std::move(group)));
   }
-  auto replica = std::make_unique<MirroredReplica>(model, loss, std::move(sum));
+  auto replica = std::make_unique<MirroredReplica>(model, objective, std::move(sum));
   for (DeviceThread* const thread : threads) CAIRN_RETURN_IF_ERROR(replica->Add(*thread, trace, memory));
   return std::unique_ptr<Replica>(std::move(replica));
 }

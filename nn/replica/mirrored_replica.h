@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/device_group.h"
-#include "nn/loss.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "nn/replica/device_thread.h"
 #include "nn/replica/replica.h"
 
@@ -27,7 +27,7 @@ namespace cairn::nn {
 // the threads' devices in their order; if it is null, the host adds the gradients up. Errors are those of
 // Replica::Create() on each device. If the group fails, the current step and all later steps fail.
 absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(
-    const Model& model, const LossSpec& loss, absl::Span<DeviceThread* const> threads,
+    const Model& model, const Objective& objective, absl::Span<DeviceThread* const> threads,
     TraceRecorder* trace = nullptr, std::unique_ptr<kernels::DeviceGroup> group = nullptr);
 
 }  // namespace cairn::nn

@@ -30,7 +30,7 @@ bool IsNonFinite(uint32_t bits, kernels::ElementType type) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const LossSpec& loss,
+absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Objective& objective,
                                                    kernels::Device& device, Spec spec) {
   auto plan = std::unique_ptr<Plan>(new Plan(model, device, std::move(spec)));
   const PipelineStage& stage = plan->spec_.stage;
@@ -40,19 +40,45 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Los
   CAIRN_ASSIGN_OR_RETURN(plan->gradients_, GradientBuffers::Create(plan->graph_, model, stage, device));
   CAIRN_RETURN_IF_ERROR(plan->AddLossScaler());
   if (!stage.last) return plan;
-  kernels::LossParams params = MakeLossParams(loss, model.output_shape(), plan->spec_.batch);
-  params.mean_over = plan->spec_.mean_over;
-  CAIRN_ASSIGN_OR_RETURN(plan->loss_, device.ops().MakeLoss(params));
+  CAIRN_RETURN_IF_ERROR(plan->AddLosses(objective));
   return plan;
 }
 
-absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const LossSpec& loss,
+absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Objective& objective,
                                                    kernels::Device& device, int64_t batch,
                                                    DeviceTrace trace) {
   Spec spec = {.stage = WholeModel(model), .batch = batch};
   spec.trace = trace;
   spec.penalized = spec.stage.variables;
-  return Create(model, loss, device, std::move(spec));
+  return Create(model, objective, device, std::move(spec));
+}
+
+absl::Status Plan::AddLosses(const Objective& objective) {
+  std::vector<bool> trained(model_.outputs().size());
+  for (size_t i = 0; i < objective.losses().size(); ++i) {
+    const OutputLoss& part = objective.losses()[i];
+    trained[part.output] = true;
+    kernels::LossParams params = objective.ParamsOf(i, model_, spec_.batch);
+    params.mean_over = spec_.mean_over;
+    CAIRN_ASSIGN_OR_RETURN(auto loss, device_.ops().MakeLoss(params));
+    losses_.push_back({.loss = std::move(loss),
+                       .weight = part.weight,
+                       .first_output = model_.outputs()[part.output].begin,
+                       .first_target = part.first_target});
+  }
+  for (size_t i = 0; i < trained.size(); ++i) {
+    if (trained[i]) continue;
+    const int64_t stride = model_.output_shape().num_elements();
+    CAIRN_ASSIGN_OR_RETURN(auto loss,
+                           device_.ops().MakeLoss({.kind = kernels::LossKind::kMeanSquaredError,
+                                                   .batch = spec_.batch,
+                                                   .width = model_.outputs()[i].shape.num_elements(),
+                                                   .output_stride = stride,
+                                                   .target_stride = stride}));
+    untrained_.push_back({.loss = std::move(loss), .first_output = model_.outputs()[i].begin});
+  }
+  several_outputs_ = objective.several_outputs();
+  return absl::OkStatus();
 }
 
 absl::Status Plan::AddRegularizers() {
@@ -227,8 +253,27 @@ absl::Status Plan::Penalties(Values values) {
 absl::Status Plan::Loss(const Batch& batch, bool gradient) {
   const DeviceWork work(gradient ? spec_.trace : DeviceTrace(), TraceLane::kBackward, "loss", device_);
   float* const doutputs = gradient ? output_gradient(0) : nullptr;
-  CAIRN_RETURN_IF_ERROR(loss_->Run(output(), batch.targets, batch.weights, &sums_, doutputs));
+  for (LossOfOutput& part : losses_) {
+    CAIRN_RETURN_IF_ERROR(part.loss->Run(output() + part.first_output, batch.targets + part.first_target,
+                                         batch.weights, &part.sums,
+                                         gradient ? doutputs + part.first_output : nullptr));
+  }
+  for (LossOfOutput& part : untrained_) {
+    if (!gradient) break;
+    const float* const outputs = output() + part.first_output;
+    CAIRN_RETURN_IF_ERROR(
+        part.loss->Run(outputs, outputs, nullptr, &part.sums, doutputs + part.first_output));
+  }
   return gradient && scaler_ != nullptr ? scaler_->Scale(doutputs) : absl::OkStatus();
+}
+
+LossTotals Plan::sums() const {
+  LossTotals totals = {.examples = spec_.batch};
+  for (const LossOfOutput& part : losses_) {
+    totals.loss += part.weight * part.sums.loss;
+    if (several_outputs_) totals.of_outputs.push_back(part.sums.loss);
+  }
+  return totals;
 }
 
 absl::Status Plan::ForwardBackward(Values values, const Batch& batch, Gradients gradients,

@@ -18,8 +18,8 @@
 #include "absl/types/span.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
-#include "nn/loss.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "nn/replica/device_trace.h"
 #include "nn/replica/gradient_buffers.h"
 #include "nn/replica/pipeline_stage.h"
@@ -40,10 +40,10 @@ class Plan {
     DeviceTrace trace{};
   };
   // `model` and `device` must outlive the plan.
-  static absl::StatusOr<std::unique_ptr<Plan>> Create(const Model& model, const LossSpec& loss,
+  static absl::StatusOr<std::unique_ptr<Plan>> Create(const Model& model, const Objective& objective,
                                                       kernels::Device& device, Spec spec);
   // A plan of the whole model.
-  static absl::StatusOr<std::unique_ptr<Plan>> Create(const Model& model, const LossSpec& loss,
+  static absl::StatusOr<std::unique_ptr<Plan>> Create(const Model& model, const Objective& objective,
                                                       kernels::Device& device, int64_t batch,
                                                       DeviceTrace trace = {});
 
@@ -107,10 +107,16 @@ class Plan {
   absl::StatusOr<std::string> FirstNonFiniteStep();
   // Valid after the device's next Synchronize(). `sums` does not include the regularizers' share of the mean
   // loss.
-  const kernels::LossSums& sums() const { return sums_; }
+  LossTotals sums() const;
   double penalty() const { return std::accumulate(penalties_.begin(), penalties_.end(), 0.0); }
 
  private:
+  struct LossOfOutput {
+    std::unique_ptr<kernels::Loss> loss;
+    double weight = 1;
+    int64_t first_output = 0, first_target = 0;  // in those of an example
+    kernels::LossSums sums{};                    // without the weight
+  };
   // Divides the gradient of an input of the stage by the loss scale.
   struct InputScaler {
     int input = 0;
@@ -120,6 +126,7 @@ class Plan {
 
   Plan(const Model& model, kernels::Device& device, Spec spec)
       : model_(model), device_(device), spec_(std::move(spec)) {}
+  absl::Status AddLosses(const Objective& objective);
   absl::Status AddRegularizers();
   absl::Status AddLossScaler();
   // Runs the backward pass of the op of a step that is no view. `on_gradients`: see LayerOp::BackwardArgs.
@@ -140,13 +147,15 @@ class Plan {
   const Spec spec_;
   StepGraph graph_;
   std::unique_ptr<GradientBuffers> gradients_;
-  std::unique_ptr<kernels::Loss> loss_;          // null except in the last stage
+  std::vector<LossOfOutput> losses_;  // empty except in the last stage
+  // The error of each output without a loss against itself, whose gradient is zero.
+  std::vector<LossOfOutput> untrained_;
+  bool several_outputs_ = false;
   std::unique_ptr<kernels::LossScaler> scaler_;  // null unless the device computes in float16
   bool finite_ = true;
   std::vector<InputScaler> input_scalers_;  // empty unless the device computes in float16
   std::vector<std::unique_ptr<kernels::Regularizer>> regularizers_;  // [variable] or null
-  kernels::LossSums sums_;
-  std::vector<double> penalties_;  // [variable]
+  std::vector<double> penalties_;                                    // [variable]
 };
 
 }  // namespace cairn::nn

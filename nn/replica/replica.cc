@@ -65,10 +65,10 @@ struct FlatCopies {
 
 class DeviceReplica final : public Replica {
  public:
-  DeviceReplica(const Model& model, const LossSpec& loss, kernels::Device& device, FlatCopies copies,
+  DeviceReplica(const Model& model, const Objective& objective, kernels::Device& device, FlatCopies copies,
                 DeviceTrace trace)
       : model_(model),
-        loss_(loss),
+        objective_(objective),
         device_(device),
         trace_(trace),
         parameters_(std::move(copies.parameters)),
@@ -79,7 +79,7 @@ class DeviceReplica final : public Replica {
   absl::StatusOr<BatchResult> ForwardBackward(absl::Span<const float> parameters, const BatchView& batch,
                                               absl::Span<float> gradients,
                                               absl::FunctionRef<void(int gradient)> on_gradient) override {
-    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, objective_, parameters, batch));
     CAIRN_RETURN_IF_ERROR(CheckGradients(model_, batch, gradients));
     if (batch.examples == 0) return NoExamples(gradients, on_gradient);
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch));
@@ -123,7 +123,8 @@ class DeviceReplica final : public Replica {
   void StartForward(absl::Span<const float> parameters, const BatchView& batch,
                     absl::FunctionRef<bool(int variable)> await) override {
     ahead_.reset();
-    if (!starts_early() || batch.examples == 0 || !CheckBatch(model_, loss_, parameters, batch).ok()) return;
+    if (!starts_early() || batch.examples == 0 || !CheckBatch(model_, objective_, parameters, batch).ok())
+      return;
     const auto prepared = PreparedFor(batch);
     if (!prepared.ok()) return;
     const auto uploaded = Upload(**prepared, parameters, batch);
@@ -135,7 +136,7 @@ class DeviceReplica final : public Replica {
 
   absl::StatusOr<BatchResult> Evaluate(absl::Span<const float> parameters, const BatchView& batch) override {
     ahead_.reset();
-    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+    CAIRN_RETURN_IF_ERROR(CheckBatch(model_, objective_, parameters, batch));
     if (batch.examples == 0) return BatchResult{};
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch));
     CAIRN_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(*prepared, parameters, batch));
@@ -320,9 +321,8 @@ class DeviceReplica final : public Replica {
 
   absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const BatchView& batch) {
     const int64_t examples = batch.examples;
-    CAIRN_ASSIGN_OR_RETURN(auto plan, Plan::Create(model_, loss_, device_, examples, trace_));
-    const int64_t targets =
-        examples * MakeLossParams(loss_, model_.output_shape(), examples).targets_per_example();
+    CAIRN_ASSIGN_OR_RETURN(auto plan, Plan::Create(model_, objective_, device_, examples, trace_));
+    const int64_t targets = examples * objective_.TargetsPerExample(model_);
     std::vector<DeviceCopy> inputs;
     const bool pools = batch.row_bags != nullptr;
     for (const ModelInput& input : model_.inputs()) {
@@ -428,7 +428,7 @@ class DeviceReplica final : public Replica {
   }
 
   const Model& model_;
-  const LossSpec loss_;
+  const Objective objective_;
   kernels::Device& device_;
   const DeviceTrace trace_;
   DeviceCopy parameters_;
@@ -446,16 +446,16 @@ class DeviceReplica final : public Replica {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const Model& model, const LossSpec& loss,
+absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const Model& model, const Objective& objective,
                                                          kernels::Device& device, DeviceTrace trace,
                                                          GradientMemory gradients) {
-  CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
+  CAIRN_RETURN_IF_ERROR(objective.CheckOutputs(model));
   CAIRN_ASSIGN_OR_RETURN(auto parameters, DeviceCopy::Create(device, model.num_parameters(), "parameters"));
   FlatCopies copies = {.parameters = std::move(parameters)};
   if (gradients == GradientMemory::kHost) {
     CAIRN_ASSIGN_OR_RETURN(copies.gradients, DeviceCopy::Create(device, model.num_parameters(), "gradients"));
   }
-  return std::make_unique<DeviceReplica>(model, loss, device, std::move(copies), trace);
+  return std::make_unique<DeviceReplica>(model, objective, device, std::move(copies), trace);
 }
 
 }  // namespace cairn::nn

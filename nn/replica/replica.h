@@ -12,8 +12,8 @@
 #include "absl/types/span.h"
 #include "kernels/device.h"
 #include "nn/batch.h"
-#include "nn/loss.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "nn/replica/device_trace.h"
 
 namespace cairn::nn {
@@ -30,7 +30,7 @@ class Replica {
  public:
   // `model`, `device` and the recorder in `trace` must outlive the replica. INVALID_ARGUMENT if the loss does
   // not fit the model's output.
-  static absl::StatusOr<std::unique_ptr<Replica>> Create(const Model& model, const LossSpec& loss,
+  static absl::StatusOr<std::unique_ptr<Replica>> Create(const Model& model, const Objective& objective,
                                                          kernels::Device& device, DeviceTrace trace = {},
                                                          GradientMemory gradients = GradientMemory::kHost);
   virtual ~Replica() = default;

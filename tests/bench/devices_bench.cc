@@ -77,7 +77,7 @@ absl::StatusOr<bool> Run(const Options& options) {
   ways.push_back({"one device", std::move(alone)});
   CAIRN_ASSIGN_OR_RETURN(auto pipeline,
                          nn::MakePipelineReplica({.model = model,
-                                                  .loss = kLoss,
+                                                  .objective = kLoss,
                                                   .threads = both,
                                                   .locations = nn::PipelineLocations::OfDevices(halves),
                                                   .micro_batches = options.micro_batches}));

@@ -24,7 +24,8 @@ absl::Status Run(const std::string& model_file, const std::string& data_dir, int
   CAIRN_ASSIGN_OR_RETURN(const nn::Model model, nn::Model::FromFile(model_file));
   CAIRN_ASSIGN_OR_RETURN(const auto data, data::LoadTrainingData({.path = data_dir}));
   CAIRN_ASSIGN_OR_RETURN(const auto device, kernels::CreateCpuDevice(0, 1));
-  CAIRN_ASSIGN_OR_RETURN(const auto replica, nn::Replica::Create(model, {.from_logits = true}, *device));
+  CAIRN_ASSIGN_OR_RETURN(const auto replica,
+                         nn::Replica::Create(model, nn::LossSpec{.from_logits = true}, *device));
   CAIRN_ASSIGN_OR_RETURN(const auto adam, optim::MakeOptimizer({.name = "Adam", .hyperparameters = {}}));
   data::BatchLoader loader(*data.train, {.num_examples = data.train->size(), .batch_size = batch_size});
 

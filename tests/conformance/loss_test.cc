@@ -317,6 +317,54 @@ TEST_P(LossConformance, APartOfABatchGivesItsPartOfTheGradientOfTheMean) {
   EXPECT_EQ(result.gradient, (std::vector<float>{0.125f, 0.25f, 0.375f, 0.5f}));  // 2 y / (8 * width)
 }
 
+// The loss of one of several outputs: columns of larger arrays, with a weight.
+TEST_P(LossConformance, APartOfAnExamplesOutputsGivesTheGradientOfThatPart) {
+  constexpr int64_t kBatch = 5, kFirstOutput = 3, kOutputStride = 29, kFirstTarget = 2, kTargetStride = 31;
+  for (const LossKind kind : kKinds) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    LossParams params = {.kind = kind, .batch = kBatch, .rows_per_example = 3, .width = 8};
+    Values outputs, targets;
+    for (const double value : RandomTensor({kBatch, params.outputs_per_example()}, 1).values)
+      outputs.push_back(static_cast<float>(0.5 + 0.45 * value));
+    for (int64_t i = 0; i < kBatch * params.targets_per_example(); ++i)
+      targets.push_back(static_cast<double>(TakesClassIndices(kind) ? i % params.width : i % 2));
+    const Result whole = Run(params, outputs, targets);
+    ASSERT_TRUE(whole.status.ok()) << whole.status;
+
+    params.weight = 0.25;
+    params.output_stride = kOutputStride;
+    params.target_stride = kTargetStride;
+    Values wide_outputs(kBatch * kOutputStride, 7), wide_targets(kBatch * kTargetStride, 9);
+    const auto spread = [](const Values& from, int64_t stride, int64_t first, Values& to) {
+      const int64_t count = static_cast<int64_t>(from.size()) / kBatch;
+      for (int64_t n = 0; n < kBatch; ++n)
+        std::copy_n(from.begin() + n * count, count, to.begin() + n * stride + first);
+    };
+    spread(outputs, kOutputStride, kFirstOutput, wide_outputs);
+    spread(targets, kTargetStride, kFirstTarget, wide_targets);
+    auto op = device().ops().MakeLoss(params).value();
+    const auto outputs_memory = Put(wide_outputs), targets_memory = Put(wide_targets);
+    const auto gradient_memory = Put(Values(wide_outputs.size(), 5));
+    LossSums sums;
+    absl::Status status =
+        op->Run(outputs_memory->data() + kFirstOutput, targets_memory->data() + kFirstTarget, nullptr, &sums,
+                gradient_memory->data() + kFirstOutput);
+    status.Update(device().Synchronize());
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_NEAR(sums.loss, whole.sums.loss, 1e-6 * whole.sums.loss);
+    const std::vector<float> gradient = Get(*gradient_memory, {Shape{kBatch * kOutputStride}});
+    for (int64_t n = 0; n < kBatch; ++n) {
+      for (int64_t i = 0; i < kOutputStride; ++i) {
+        const int64_t inside = i - kFirstOutput, count = params.outputs_per_example();
+        const float expected = inside >= 0 && inside < count
+                                   ? 0.25f * whole.gradient[static_cast<size_t>(n * count + inside)]
+                                   : 5.0f;
+        ASSERT_NEAR(gradient[static_cast<size_t>(n * kOutputStride + i)], expected, 1e-7) << n << ", " << i;
+      }
+    }
+  }
+}
+
 TEST_P(LossConformance, WithoutGradientTheSumsAreTheSame) {
   const Values outputs = RandomTensor({7, 10}, 1).values;
   for (LossKind kind : kKinds) {
@@ -403,6 +451,10 @@ TEST_P(LossConformance, InvalidParametersAreRefused) {
            LossParams{.batch = 1, .width = (1 << 24) + 1},
            LossParams{.kind = LossKind::kBinaryCrossentropy, .batch = 1, .width = 1, .label_smoothing = 1.5},
            LossParams{.kind = LossKind::kHuber, .batch = 1, .width = 1, .delta = 0},
+           LossParams{.batch = 1, .width = 4, .output_stride = 3},
+           LossParams{.kind = LossKind::kMeanSquaredError, .batch = 1, .width = 4, .target_stride = 3},
+           LossParams{.batch = 1, .width = 4, .weight = std::numeric_limits<double>::infinity()},
+           LossParams{.kind = LossKind::kInBatchSoftmax, .batch = 2, .width = 4, .weight = 2},
        }) {
     EXPECT_EQ(device().ops().MakeLoss(params).status().code(), absl::StatusCode::kInvalidArgument);
   }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "nn/loss.h"
 #include "nn/metrics.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cairn::fuzz {
@@ -28,11 +28,8 @@ inline void CheckModel(const absl::StatusOr<nn::Model>& model) {
   FUZZ_CHECK(!nn::SummaryTable(*model).empty());
   if (model->num_parameters() <= kMaxToInitialise) model->InitialParameters(1);
   const nn::CompileConfig& compiled = model->compile_config();
-  if (compiled.loss.has_value()) {
-    if (const auto loss = nn::ParseLoss(*compiled.loss); loss.ok()) {
-      static_cast<void>(nn::ParseMetrics(compiled.metrics, *loss, model->output_shape()));
-    }
-  }
+  if (const auto objective = nn::ObjectiveOf(compiled, *model); objective.ok())
+    static_cast<void>(nn::MetricsOf(compiled.metrics, *objective, *model));
   // Workers compare this.
   const auto again = nn::Model::FromJson(model->canonical_json(), "again");
   FUZZ_CHECK(again.ok() && again->canonical_json() == model->canonical_json());

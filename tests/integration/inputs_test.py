@@ -3,6 +3,7 @@ workers have the same data, and a resumed job continues at its position in the d
 
 import json
 import random
+import re
 import struct
 import zipfile
 
@@ -273,6 +274,77 @@ class TargetsTest(InputsTest):
         data = self.data(x_train=("f4", (2, 2), [1, 2, 3, 4]), y_train=("f4", (2, 2), [0, 1, 1, 1]))
         run, _ = self.trained_on(two, data)
         self.assertIn("y_train: example 1: the target adds up to 2; CategoricalCrossentropy expects", run.stderr)
+
+
+class SeveralOutputsTest(InputsTest):
+
+    MODEL = json.dumps({"class_name": "Functional", "config": {"name": "m", "layers": [
+        {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [None, 2]}, "inbound_nodes": []},
+        {"class_name": "Dense", "config": {"name": "trunk", "units": 4, "activation": "tanh"}, "inbound_nodes": [["x"]]},
+        {"class_name": "Dense", "config": {"name": "kind", "units": 3}, "inbound_nodes": [["trunk"]]},
+        {"class_name": "Dense", "config": {"name": "size", "units": 2}, "inbound_nodes": [["trunk"]]}],
+        "input_layers": [["x", 0, 0]], "output_layers": [["kind", 0, 0], ["size", 0, 0]]},
+        "compile_config": {"optimizer": "sgd", "loss_weights": {"kind": 1, "size": 0.5}, "metrics": {"size": ["mae"]}, "loss": {
+            "kind": {"class_name": "SparseCategoricalCrossentropy", "config": {"from_logits": True}}, "size": "mse"}}})
+
+    def arrays(self, **others):
+        kinds = [i % 3 for i in range(40)]
+        inputs = [value for i, kind in enumerate(kinds) for value in (kind - 1, i / 20 - 1)]
+        arrays = {"x_train": ("f4", (40, 2), inputs), "y_train_kind": ("i8", (40,), kinds),
+                  "y_train_size": ("f4", (40, 2), [value / 2 for value in inputs])} | others
+        return self.data(**{name: array for name, array in arrays.items() if array is not None})
+
+    def test_they_learn_and_are_predicted_by_name(self):
+        data = self.arrays(x_val=("f4", (2, 2), [1, 0, -1, 0.5]), y_val_kind=("u1", (2,), [2, 0]),
+                           y_val_size=("f4", (2, 2), [0.5, 0, -0.5, 0.25]))
+        run, _ = self.trained_on(self.MODEL, data, "--epochs=60", "--learning_rate=0.2", "--batch_size=8",
+                                       "--train_dir=trained", "--monitor=val_size_mae", "--early_stopping=50")
+        self.assertRegex(run.stdout, r"kind_loss: \d.* - loss: \d.* - size_loss: \d.* - size_mae: \d.* - val_kind_loss: \d")
+        ending = {name: float(value) for name, value in re.findall(r"val_(\w+) ([\d.]+\d)", run.stdout)}
+        self.assertLess(ending["size_mae"], 0.1)
+        self.assertAlmostEqual(ending["loss"], ending["kind_loss"] + ending["size_loss"] / 2, delta=2e-4)
+
+        (self.directory / "x.npy").write_bytes(npy("f4", (2, 2), [1, 0, -1, 0.5]))
+        (self.directory / "y_kind.npy").write_bytes(npy("u1", (2,), [2, 0]))
+        (self.directory / "y_size.npy").write_bytes(npy("f4", (2, 2), [0.5, 0, -0.5, 0.25]))
+        run = self.run_to_end("cairn", "predict", "trained", "x.npy", "--labels=y.npy")
+        self.assert_exit(DONE, run)
+        first, second, metrics, *_ = run.stdout.split("\n")
+        self.assertRegex(first, r"^0\tkind\t2\t0\.\d+\tsize\t0\.\d+\t-?\d\S*$")
+        self.assertRegex(second, r"^1\tkind\t0\t0\.\d+\tsize\t-0\.\d+\t\S+$")
+        values = dict(metric.split(": ") for metric in metrics.split(" - "))
+        for name in ("loss", "kind_loss", "size_loss", "size_mae"):
+            self.assertAlmostEqual(float(values[name]), ending[name], delta=1e-4)
+        self.assert_exit(DONE, self.run_to_end("cairn", "predict", "trained", "x.npy", "--output=out.npy"))
+        for name, shape in (("kind", "(2, 3)"), ("size", "(2, 2)")):
+            self.assertIn(shape.encode(), (self.directory / f"out_{name}.npy").read_bytes())
+
+    def test_targets_in_one_array_give_the_same_bits(self):
+        flags = ("--batch_size=8", "--train_steps=5")
+        _, by_name = self.trained_on(self.MODEL, self.arrays(), *flags)
+        joined = [value for i in range(40) for value in (i % 3, (i % 3 - 1) / 2, (i / 20 - 1) / 2)]
+        data = self.arrays(y_train_kind=None, y_train_size=None, y_train=("f4", (40, 3), joined))
+        _, in_one = self.trained_on(self.MODEL, data, *flags)
+        self.assertEqual(in_one["parameters_sha256"], by_name["parameters_sha256"])
+
+    def test_a_model_divided_over_workers_gives_the_bits_of_one_worker(self):
+        flags = ("--batch_size=8", "--train_steps=5", "--micro_batches=1")
+        _, alone = self.trained_on(self.MODEL, self.arrays(), *flags[:2], "--workers=1")
+        place = "--place=trunk=/job:worker/task:0,kind=/job:worker/task:1,size=/job:worker/task:0"
+        run, divided = self.trained_on(self.MODEL, self.arrays(), *flags, "--workers=2", place)
+        self.assertEqual(divided["parameters_sha256"], alone["parameters_sha256"])
+        self.assertRegex(run.stdout, r"size_loss: \d")
+
+    def test_targets_that_do_not_fit_name_the_output(self):
+        self.refused_on("y_train_size: 1 targets per example, output 'size' of the model needs 2", self.MODEL,
+                        self.arrays(y_train_size=("f4", (40,), [0] * 40)))
+        self.refused_on("y_train_size: 39 examples, but data.npz: y_train_kind has 40", self.MODEL,
+                        self.arrays(y_train_size=("f4", (39, 2), [0] * 78)))
+        self.refused_on(r"y_train_kind: example 1, output 'kind' has 7", self.MODEL,
+                        self.arrays(y_train_kind=("i8", (40,), [0, 7] * 20)))
+        self.refused_on(r"the outputs of the model need 3 targets per example \(1 for 'kind', 2 for 'size'\), the data has 1",
+                        self.MODEL, self.arrays(y_train_kind=None, y_train_size=None, y_train=labels()))
+        self.refused_on("y_train_size", self.MODEL, self.arrays(y_train_size=None))
 
 
 class PartsTest(InputsTest):

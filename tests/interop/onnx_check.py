@@ -35,7 +35,7 @@ def sequential(*layers):
     return {"class_name": "Sequential", "config": {"layers": list(layers)}}
 
 
-def functional(inputs, calls, output):
+def functional(inputs, calls, *outputs):
     """`calls`: (layer, [names of what it is called on]); the layer's config has its name."""
     layers = [dict(entry, name=entry["config"]["name"], inbound_nodes=[]) for entry in inputs]
     for entry, sources in calls:
@@ -44,7 +44,7 @@ def functional(inputs, calls, output):
         layers.append(named)
     return {"class_name": "Functional", "config": {
         "name": "graph", "layers": layers, "input_layers": [[e["config"]["name"], 0, 0] for e in inputs],
-        "output_layers": [[output, 0, 0]]}}
+        "output_layers": [[output, 0, 0] for output in outputs]}}
 
 
 def attention():
@@ -237,6 +237,12 @@ NETWORKS = {
          (layer("CustomScaleLayer", name="sum", scale=0.25), [[["depth", 0, 0], ["tower", 1, 0]]]),
          (layer("LayerScale", name="scaled", projection_dim=4, init_values=0.5), [[["sum", 0, 0]]]),
          (layer("GlobalAveragePooling2D", name="scores"), [[["scaled", 0, 0]]])], "scores"),
+    "heads": functional(
+        [IMAGE],
+        [(layer("Conv2D", name="map", filters=4, kernel_size=3), [[["image", 0, 0]]]),
+         (layer("Flatten", name="flat"), [[["map", 0, 0]]]),
+         (layer("Dense", name="kind", units=3, activation="softmax"), [[["flat", 0, 0]]]),
+         (layer("Reshape", name="box", target_shape=[3, 1]), [[["kind", 0, 0]]])], "kind", "map", "box"),
     "nothing_to_do": sequential(ROW, layer("Dropout", rate=0.5)),
 }
 
@@ -327,18 +333,21 @@ def check_weights(name, weights, flags, bin_dir, directory):
             np.save(directory / f"{port}_row_splits.npy", np.concatenate([[0], np.cumsum(here.sum(axis=1))]))
             values = values[here]
         np.save(inputs[-1], values)
-    output = directory / "outputs.npy"
-    subprocess.run([bin_dir / "cairn", "predict", weights, *inputs, *flags, "-o", output], timeout=60, check=True)
-    expected = np.load(output)
+    subprocess.run([bin_dir / "cairn", "predict", weights, *inputs, *flags, "-o", directory / "outputs.npy"], timeout=60, check=True)
+    outputs = [port.name for port in file.graph.output]
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    scored, = session.run(None, feeds)
-    np.testing.assert_allclose(scored, expected, rtol=TOLERANCE, atol=TOLERANCE, err_msg=name)
-    one, = session.run(None, {port: values[:1] for port, values in feeds.items()})
-    np.testing.assert_allclose(one, expected[:1], rtol=TOLERANCE, atol=TOLERANCE, err_msg=f"{name}, one example")
-    assert np.ptp(expected) > 1e-3, f"{name}: all outputs are the same, which compares nothing"
+    scored = session.run(None, feeds)
+    one = session.run(None, {port: values[:1] for port, values in feeds.items()})
+    worst = 0
+    for i, output in enumerate(outputs):
+        expected = np.load(directory / ("outputs.npy" if len(outputs) == 1 else f"outputs_{output}.npy"))
+        what = f"{name}, {output}"
+        np.testing.assert_allclose(scored[i], expected, rtol=TOLERANCE, atol=TOLERANCE, err_msg=what)
+        np.testing.assert_allclose(one[i], expected[:1], rtol=TOLERANCE, atol=TOLERANCE, err_msg=f"{what}, one example")
+        assert np.ptp(expected) > 1e-3, f"{what}: all outputs are the same, which compares nothing"
+        worst = max(worst, np.abs(scored[i] - expected).max() / np.abs(expected).max())
     turned = sum(node.op_type == "Transpose" for node in file.graph.node)
-    print(f"{name}: {len(file.graph.node)} nodes, {turned} of them Transpose; "
-          f"off by {np.abs(scored - expected).max() / np.abs(expected).max():.1e} of the largest")
+    print(f"{name}: {len(file.graph.node)} nodes, {turned} of them Transpose; off by {worst:.1e} of the largest")
 
 
 CITIES, NUMBERS = ["Paris", "São Paulo", "Oslo", "Rome", ""], [-2**62, 7, 2**40, 5, 0]

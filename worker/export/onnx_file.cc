@@ -150,7 +150,7 @@ absl::StatusOr<std::string> OnnxFile(const nn::Model& model, absl::Span<const fl
   onnx::v1::Graph& to = *file.mutable_graph();
   to.set_name(graph.name);
   for (const nn::OnnxGraph::Port& input : graph.inputs) SetPort(input, *to.add_input());
-  SetPort(graph.output, *to.add_output());
+  for (const nn::OnnxGraph::Port& output : graph.outputs) SetPort(output, *to.add_output());
   for (const nn::OnnxNode& from : graph.nodes) {
     onnx::v1::Node& node = *to.add_node();
     node.set_op_type(from.op_type);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "common/core/status.h"
 #include "data/class_names.h"
@@ -19,56 +21,149 @@ namespace {
 // The maximum number of input values that are checked before training, which takes a fraction of a second.
 constexpr int64_t kMaxCheckedValues = int64_t{64} << 20;
 
+// The targets of all examples of a data set, or of a file of labels.
+struct TargetSource {
+  int64_t examples;
+  data::TargetInfo info;
+  std::function<absl::Span<const float>(int64_t example)> at;  // empty if they are not in memory
+  std::function<std::string(int64_t example)> name_of;         // "mnist.npz: y_train: example 7"
+};
+
+TargetSource SourceOf(const data::Dataset& dataset) {
+  return {.examples = dataset.size(),
+          .info = dataset.target_info(),
+          .at = [&dataset](int64_t example) { return dataset.Target(example); },
+          .name_of = [&dataset](int64_t example) { return dataset.TargetName(example); }};
+}
+
+TargetSource SourceOf(const data::Targets& targets, absl::string_view name) {
+  const auto each = static_cast<size_t>(targets.per_example);
+  return {.examples = targets.size(),
+          .info = {.per_example = targets.per_example,
+                   .num_classes = targets.num_classes,
+                   .position_classes = targets.position_classes,
+                   .shape = targets.shape},
+          .at =
+              [&targets, each](int64_t example) {
+                return absl::MakeConstSpan(targets.values).subspan(static_cast<size_t>(example) * each, each);
+              },
+          .name_of = [name](int64_t example) { return absl::StrCat(name, ": example ", example); }};
+}
+
+// The targets of one loss of a model.
+class LossTargets {
+ public:
+  LossTargets(const nn::Objective& objective, size_t index, const nn::Model& model,
+              const TargetSource& source)
+      : part_(objective.losses()[index]),
+        params_(objective.ParamsOf(index, model, 1)),
+        output_(model.outputs()[part_.output]),
+        several_(objective.several_outputs()),
+        source_(source) {}
+
+  const nn::LossSpec& loss() const { return part_.loss; }
+  const Shape& output() const { return output_.shape; }
+  int64_t width() const { return params_.width; }
+  int64_t size() const { return source_.examples; }
+  absl::Span<const float> operator[](int64_t example) const {
+    const absl::Span<const float> targets = source_.at(example);
+    if (!several_ || targets.empty()) return targets;
+    return targets.subspan(static_cast<size_t>(part_.first_target),
+                           static_cast<size_t>(params_.targets_per_example()));
+  }
+  // With the output if there are several.
+  std::string NameOf(int64_t example) const {
+    return absl::StrCat(source_.name_of(example),
+                        several_ ? absl::StrCat(", output '", output_.name, "'") : "");
+  }
+  nn::TargetsInfo info() const {
+    const data::TargetInfo& all = source_.info;
+    nn::TargetsInfo info = {.num_targets = all.per_example,
+                            .num_classes = all.num_classes,
+                            .position_classes = all.position_classes,
+                            .shape = all.shape};
+    if (!several_) return info;
+    info = {.num_targets = params_.targets_per_example()};
+    int64_t& classes = info.num_targets == 1 ? info.num_classes : info.position_classes;
+    for (int64_t i = 0; i < size(); ++i) {
+      const int64_t of_example = data::ClassesIn((*this)[i]);
+      classes = std::max(classes, of_example);
+      if (of_example > 0) continue;
+      classes = 0;
+      break;
+    }
+    return info;
+  }
+
+ private:
+  const nn::OutputLoss& part_;
+  const kernels::LossParams params_;
+  const nn::ModelOutput& output_;
+  const bool several_;
+  const TargetSource& source_;
+};
+
 // "; first: FILE: example 7 has 12" for the first class index that is not below `limit`; empty: none.
-std::string FirstLabelFrom(const data::Dataset& dataset, int64_t limit) {
-  if (std::max(dataset.num_classes(), dataset.target_info().position_classes) <= limit) return "";
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    for (const float label : dataset.Target(i)) {
-      if (label >= static_cast<float>(limit)) {
-        return absl::StrCat("; first: ", dataset.TargetName(i), " has ", label);
-      }
+std::string FirstLabelFrom(const LossTargets& targets, int64_t limit) {
+  const nn::TargetsInfo info = targets.info();
+  if (std::max(info.num_classes, info.position_classes) <= limit) return "";
+  for (int64_t i = 0; i < targets.size(); ++i) {
+    for (const float label : targets[i]) {
+      if (label >= static_cast<float>(limit))
+        return absl::StrCat("; first: ", targets.NameOf(i), " has ", label);
     }
   }
   return "";
 }
 
-// "; first: FILE: example 7: the target is -1; ..." for the first target that `loss` does not accept; empty:
-// none.
-std::string FirstFault(const nn::LossSpec& loss, const data::Dataset& dataset) {
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    const std::string fault = nn::TargetFault(loss, dataset.Target(i));
-    if (!fault.empty()) return absl::StrCat("; first: ", dataset.TargetName(i), ": the target ", fault);
+// "; first: FILE: example 7: the target is -1; ..." for the first target that the loss does not accept; empty: none.
+std::string FirstFault(const LossTargets& targets) {
+  for (int64_t i = 0; i < targets.size(); ++i) {
+    const std::string fault = nn::TargetFault(targets.loss(), targets[i]);
+    if (!fault.empty()) return absl::StrCat("; first: ", targets.NameOf(i), ": the target ", fault);
   }
   return "";
 }
 
-absl::Status CheckTargets(const nn::LossSpec& loss, const Shape& output, const data::Dataset& dataset,
-                          std::vector<std::string>& remarks) {
-  const int64_t width = nn::MakeLossParams(loss, output, 1).width;
-  const data::TargetInfo targets = dataset.target_info();
-  const absl::Status fits = nn::CheckTargets(loss, output,
-                                             {.num_targets = targets.per_example,
-                                              .num_classes = targets.num_classes,
-                                              .position_classes = targets.position_classes,
-                                              .shape = targets.shape});
-  if (!fits.ok()) {
+absl::Status CheckTargets(const LossTargets& targets, std::vector<std::string>& remarks) {
+  const nn::LossSpec& loss = targets.loss();
+  if (const absl::Status fits = nn::CheckTargets(loss, targets.output(), targets.info()); !fits.ok()) {
     const bool binary = loss.kind == kernels::LossKind::kBinaryCrossentropy;
-    return absl::InvalidArgumentError(
-        absl::StrCat(fits.message(), FirstLabelFrom(dataset, binary ? 2 : width),
-                     TakesClassIndices(loss.kind) ? FirstFault(loss, dataset) : ""));
+    return absl::InvalidArgumentError(absl::StrCat(fits.message(),
+                                                   FirstLabelFrom(targets, binary ? 2 : targets.width()),
+                                                   TakesClassIndices(loss.kind) ? FirstFault(targets) : ""));
   }
   int64_t odd = 0;
   std::string first_odd;
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    const absl::Span<const float> target = dataset.Target(i);
-    if (const std::string fault = nn::TargetFault(loss, target); !fault.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(dataset.TargetName(i), ": the target ", fault));
-    }
-    const std::string oddity = nn::TargetOddity(loss, width, target);
+  for (int64_t i = 0; i < targets.size(); ++i) {
+    if (const std::string fault = nn::TargetFault(loss, targets[i]); !fault.empty())
+      return absl::InvalidArgumentError(absl::StrCat(targets.NameOf(i), ": the target ", fault));
+    const std::string oddity = nn::TargetOddity(loss, targets.width(), targets[i]);
     if (oddity.empty()) continue;
-    if (odd++ == 0) first_odd = absl::StrCat(dataset.TargetName(i), ": the target ", oddity);
+    if (odd++ == 0) first_odd = absl::StrCat(targets.NameOf(i), ": the target ", oddity);
   }
   if (odd > 0) remarks.push_back(odd == 1 ? first_odd : absl::StrCat(first_odd, " (", odd, " such targets)"));
+  return absl::OkStatus();
+}
+
+// "1 for 'kind', 4 for 'box'"
+std::string DescribeParts(const nn::Objective& objective, const nn::Model& model) {
+  const auto part = [](std::string* out, const data::TargetPart& of_output) {
+    absl::StrAppend(out, of_output.per_example, " for '", of_output.output, "'");
+  };
+  return absl::StrJoin(TargetPartsOf(objective, model), ", ", part);
+}
+
+absl::Status CheckAllTargets(const nn::Objective& objective, const nn::Model& model,
+                             const TargetSource& source, std::vector<std::string>& remarks) {
+  const int64_t needed = objective.TargetsPerExample(model);
+  if (objective.several_outputs() && source.info.per_example != needed) {
+    return absl::InvalidArgumentError(absl::StrCat("the outputs of the model need ", needed,
+                                                   " targets per example (", DescribeParts(objective, model),
+                                                   "), the data has ", source.info.per_example));
+  }
+  for (size_t i = 0; i < objective.losses().size(); ++i)
+    CAIRN_RETURN_IF_ERROR(CheckTargets(LossTargets(objective, i, model, source), remarks));
   return absl::OkStatus();
 }
 
@@ -90,19 +185,26 @@ absl::Status CheckExampleShape(const nn::Model& model, const Shape& given, absl:
                    data::MismatchHint(given, wanted)));
 }
 
-absl::Status CheckClassNames(const nn::LossSpec& loss, absl::Span<const std::string> class_names) {
-  if (class_names.empty() || nn::IsClassification(loss.kind) || TakesClassIndices(loss.kind)) {
-    return absl::OkStatus();
+absl::Status CheckClassNames(const nn::Objective& objective, absl::Span<const std::string> class_names) {
+  if (class_names.empty()) return absl::OkStatus();
+  const nn::LossSpec& loss = objective.losses()[0].loss;
+  const bool one = !objective.several_outputs();
+  if (one && (nn::IsClassification(loss.kind) || TakesClassIndices(loss.kind))) return absl::OkStatus();
+  if (!one) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the labels are names of ", data::DescribeClasses(class_names),
+                     "; a model with several outputs needs numbers as targets"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "the labels are names of ", data::DescribeClasses(class_names), "; ", nn::ClassName(loss.kind),
       " needs numbers as targets; use a cross entropy for class names"));
 }
 
-absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, const data::Dataset& dataset,
-                          std::vector<std::string>& remarks, absl::Span<const std::string> dynamic_layers) {
+absl::Status CheckDataset(const nn::Model& model, const nn::Objective& objective,
+                          const data::Dataset& dataset, std::vector<std::string>& remarks,
+                          absl::Span<const std::string> dynamic_layers) {
   CAIRN_RETURN_IF_ERROR(CheckExampleShape(model, dataset.example_shape(), dataset.inputs_name()));
-  CAIRN_RETURN_IF_ERROR(CheckTargets(loss, model.output_shape(), dataset, remarks));
+  CAIRN_RETURN_IF_ERROR(CheckAllTargets(objective, model, SourceOf(dataset), remarks));
   std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
   CAIRN_RETURN_IF_ERROR(CheckIndices(
       {model, dataset.size(), dataset.inputs_name(), dataset.input_specs(), dynamic_layers,
@@ -139,16 +241,10 @@ absl::Status CheckIndices(const IndexCheck& check,
   return absl::OkStatus();
 }
 
-absl::Status CheckTargetValues(const nn::LossSpec& loss, const data::Targets& targets,
-                               absl::string_view name) {
-  const auto each = static_cast<size_t>(targets.per_example);
-  for (int64_t i = 0; i < targets.size(); ++i) {
-    const auto target = absl::MakeConstSpan(targets.values).subspan(static_cast<size_t>(i) * each, each);
-    if (const std::string fault = nn::TargetFault(loss, target); !fault.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": example ", i, ": the target ", fault));
-    }
-  }
-  return absl::OkStatus();
+absl::Status CheckLabels(const nn::Model& model, const nn::Objective& objective, const data::Targets& targets,
+                         absl::string_view name) {
+  std::vector<std::string> remarks;
+  return CheckAllTargets(objective, model, SourceOf(targets, name), remarks);
 }
 
 }  // namespace cairn::worker

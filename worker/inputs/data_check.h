@@ -14,8 +14,8 @@
 #include "common/core/tensor_view.h"
 #include "data/dataset.h"
 #include "data/targets.h"
-#include "nn/loss.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 
 namespace cairn::worker {
 
@@ -23,15 +23,15 @@ namespace cairn::worker {
 // model with several inputs must be flat and contain all inputs one after another.
 absl::Status CheckExampleShape(const nn::Model& model, const Shape& given, absl::string_view name);
 
-// INVALID_ARGUMENT if the labels are class names, but the targets of `loss` are not classes. Empty
+// INVALID_ARGUMENT if the labels are class names, but targets are not classes. Empty
 // `class_names`: the labels are numbers.
-absl::Status CheckClassNames(const nn::LossSpec& loss, absl::Span<const std::string> class_names);
+absl::Status CheckClassNames(const nn::Objective& objective, absl::Span<const std::string> class_names);
 
 // Checks all targets. Also checks the inputs that are indices of a table, unless the data set has more than
 // 64 Mi input values. Appends to `remarks` a note on each finding that is unusual but allowed.
 // `dynamic_layers` look up any integer. INVALID_ARGUMENT naming the first fault.
-absl::Status CheckDataset(const nn::Model& model, const nn::LossSpec& loss, const data::Dataset& dataset,
-                          std::vector<std::string>& remarks,
+absl::Status CheckDataset(const nn::Model& model, const nn::Objective& objective,
+                          const data::Dataset& dataset, std::vector<std::string>& remarks,
                           absl::Span<const std::string> dynamic_layers = {});
 
 // Checks the inputs that are indices of a table, as CheckDataset() does.
@@ -47,7 +47,7 @@ absl::Status CheckIndices(const IndexCheck& check,
                           absl::FunctionRef<void(int64_t, absl::Span<const MutableTensorView>)> read);
 
 // Checks `targets` alone, as CheckDataset() does; `name`: the file that they came from.
-absl::Status CheckTargetValues(const nn::LossSpec& loss, const data::Targets& targets,
-                               absl::string_view name);
+absl::Status CheckLabels(const nn::Model& model, const nn::Objective& objective, const data::Targets& targets,
+                         absl::string_view name);
 
 }  // namespace cairn::worker

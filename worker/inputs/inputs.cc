@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "nn/byte_inputs.h"
@@ -40,6 +41,16 @@ data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& mo
     data.table_rows.push_back(mapped ? 0 : use.table_rows);
   }
   return data;
+}
+
+std::vector<data::TargetPart> TargetPartsOf(const nn::Objective& objective, const nn::Model& model) {
+  std::vector<data::TargetPart> parts;
+  if (!objective.several_outputs()) return parts;
+  for (size_t i = 0; i < objective.losses().size(); ++i) {
+    parts.push_back({.output = model.outputs()[objective.losses()[i].output].name,
+                     .per_example = objective.ParamsOf(i, model, 1).targets_per_example()});
+  }
+  return parts;
 }
 
 std::vector<std::string> DescribeIds(const nn::Model& model) {
@@ -109,13 +120,16 @@ absl::StatusOr<DataRecord> ReadResumed(const TrainOptions& options) {
 // --init_from. INVALID_ARGUMENT if the classes have another meaning than in that run, or if the inputs of a
 // resumed run have another meaning. With --init_from, a different meaning of the inputs is only added to
 // `remarks`.
-absl::Status CheckOrigin(const TrainOptions& options, const nn::LossSpec& loss, const DataRecord& resumed,
-                         const DataRecord& now, std::vector<std::string>& remarks) {
+absl::Status CheckOrigin(const TrainOptions& options, const nn::Objective& objective,
+                         const DataRecord& resumed, const DataRecord& now,
+                         std::vector<std::string>& remarks) {
   if (!CheckpointSource(options).empty()) return CheckSameData(resumed, now);
   const std::string source = InitialValuesSource(options);
   if (source.empty()) return absl::OkStatus();
   CAIRN_ASSIGN_OR_RETURN(const DataRecord record, ReadDataRecord(source));
-  if (nn::IsClassification(loss.kind)) CAIRN_RETURN_IF_ERROR(CheckSameClasses(record, now.class_names));
+  if (absl::c_any_of(objective.losses(),
+                     [](const auto& part) { return nn::IsClassification(part.loss.kind); }))
+    CAIRN_RETURN_IF_ERROR(CheckSameClasses(record, now.class_names));
   if (!record.preprocessing) return absl::OkStatus();
   const absl::Status same = CheckSame(*record.preprocessing, *now.preprocessing);
   if (!same.ok()) remarks.push_back(absl::StrCat(record.PreprocessingPath(), ": ", same.message()));
@@ -148,9 +162,8 @@ absl::StatusOr<nn::Model> ReadModel(const TrainOptions& options) {
 
 absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModel(options));
-  CAIRN_ASSIGN_OR_RETURN(const nn::LossSpec loss, MakeLoss(options, model));
-  CAIRN_RETURN_IF_ERROR(CheckOutput(loss, model.output_shape()));
-  CAIRN_ASSIGN_OR_RETURN(auto metrics, MakeMetrics(options, model, loss));
+  CAIRN_ASSIGN_OR_RETURN(const nn::Objective objective, MakeObjective(options, model));
+  CAIRN_ASSIGN_OR_RETURN(auto metrics, MakeMetrics(options, model, objective));
   CAIRN_RETURN_IF_ERROR(MakeOptimizer(options, model));
   std::optional<TablePlan> tables;
   std::vector<std::string> dynamic_layers;
@@ -158,26 +171,27 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   if (tables.has_value()) dynamic_layers = tables->dynamic_layers();
   CAIRN_ASSIGN_OR_RETURN(const DataRecord resumed, ReadResumed(options));
   data::DataOptions reading = DataOptionsOf(options, model);
+  reading.target_parts = TargetPartsOf(objective, model);
   if (resumed.preprocessing) UseWhereOpen(*resumed.preprocessing, reading);
   CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData(reading));
-  CAIRN_RETURN_IF_ERROR(Annotate(CheckClassNames(loss, data.class_names), "--data_dir"));
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckClassNames(objective, data.class_names), "--data_dir"));
   for (const data::Dataset* dataset : {data.train.get(), data.validation.get()}) {
     if (dataset == nullptr) continue;
-    const absl::Status status = CheckDataset(model, loss, *dataset, data.remarks, dynamic_layers);
+    const absl::Status status = CheckDataset(model, objective, *dataset, data.remarks, dynamic_layers);
     if (!status.ok()) {
       return Annotate(status, dataset == data.train.get() ? "--data_dir" : "--data_dir: validation set");
     }
   }
   DataRecord record{.class_names = data.class_names,
                     .preprocessing = PreprocessingOf(reading, data.byte_inputs, data.columns)};
-  CAIRN_RETURN_IF_ERROR(CheckOrigin(options, loss, resumed, record, data.remarks));
+  CAIRN_RETURN_IF_ERROR(CheckOrigin(options, objective, resumed, record, data.remarks));
   AddNotes(reading, model, data);
   if (resumed.preprocessing) Continue(resumed, *record.preprocessing, data.notes);
   if (tables.has_value()) {
     data.notes.push_back({DescribeTables(*tables), /*usual=*/!tables->automatic});
   }
-  return Inputs{std::move(model), loss, std::move(metrics), std::move(data), std::move(record),
-                std::move(tables)};
+  return Inputs{std::move(model), objective,         std::move(metrics),
+                std::move(data),  std::move(record), std::move(tables)};
 }
 
 }  // namespace cairn::worker

@@ -12,9 +12,9 @@
 #include "data/dataset.h"
 #include "data/input_rows.h"
 #include "data/row_source.h"
-#include "nn/loss.h"
 #include "nn/metrics.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "worker/embedding/table_plan.h"
 #include "worker/export/data_record.h"
 #include "worker/options/options.h"
@@ -23,7 +23,7 @@ namespace cairn::worker {
 
 struct Inputs {
   nn::Model model;  // as described
-  nn::LossSpec loss;
+  nn::Objective objective;
   std::vector<nn::MetricSpec> metrics;
   data::TrainingData data;
   // The record of the data for --train_dir and --export_dir; its directory is not set.
@@ -40,6 +40,9 @@ absl::StatusOr<nn::Model> ReadModel(const TrainOptions& options);
 
 // The options for reading the training data of `options` for `model`.
 data::DataOptions DataOptionsOf(const TrainOptions& options, const nn::Model& model);
+
+// The targets of each output with a loss, if the model has several outputs; else empty.
+std::vector<data::TargetPart> TargetPartsOf(const nn::Objective& objective, const nn::Model& model);
 
 // How the reader of the data makes ids of the values of inputs, one line for each map of the model: "input 'city':
 // layer 'cities' (StringLookup) makes ids of strings: a vocabulary of 4 strings, 1 id for other values".

@@ -27,7 +27,7 @@ const nn::Model& NetworkOf(const PredictionRequest& request) {
   return request.tables != nullptr ? request.tables->plan.model.model : request.model;
 }
 
-absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& loss) {
+absl::Status CheckRequest(const PredictionRequest& request, const nn::Objective& objective) {
   CAIRN_RETURN_IF_ERROR(CheckExampleShape(request.model, request.inputs.row_shape(), "inputs"));
   const std::vector<int64_t> ragged = request.inputs.ragged_parts();
   for (size_t i = 0; i < request.model.inputs().size(); ++i) {
@@ -41,30 +41,25 @@ absl::Status CheckRequest(const PredictionRequest& request, const nn::LossSpec& 
        dynamic_layers},
       [&](int64_t i, absl::Span<const MutableTensorView> inputs) { request.inputs.Read(i, inputs); }));
   CAIRN_RETURN_IF_ERROR(request.inputs.status());
-  CAIRN_RETURN_IF_ERROR(CheckOutput(loss, request.model.output_shape()));
+  CAIRN_RETURN_IF_ERROR(objective.CheckOutputs(request.model));
   if (request.targets == nullptr) return absl::OkStatus();
   if (request.targets->size() != request.inputs.size()) {
     return absl::InvalidArgumentError(absl::StrCat(request.targets->size(), " labels do not match the ",
                                                    request.inputs.size(), " examples"));
   }
-  CAIRN_RETURN_IF_ERROR(CheckTargetValues(loss, *request.targets, "labels"));
-  return CheckTargets(loss, request.model.output_shape(),
-                      {.num_targets = request.targets->per_example,
-                       .num_classes = request.targets->num_classes,
-                       .position_classes = request.targets->position_classes,
-                       .shape = request.targets->shape});
+  return CheckLabels(request.model, objective, *request.targets, "labels");
 }
 
 }  // namespace
 
 absl::StatusOr<Prediction> Predict(const PredictionRequest& request) {
   const nn::Model& model = request.model;
-  // The replica needs a loss even without targets. This loss accepts any output.
-  const nn::LossSpec loss =
-      request.targets != nullptr ? request.loss : nn::LossSpec{.kind = kernels::LossKind::kMeanSquaredError};
-  CAIRN_RETURN_IF_ERROR(CheckRequest(request, loss));
+  // The replica needs an objective even without targets.
+  const nn::Objective objective =
+      request.targets != nullptr ? request.objective.value() : nn::Objective::ForAnyOutputs(model);
+  CAIRN_RETURN_IF_ERROR(CheckRequest(request, objective));
   CAIRN_ASSIGN_OR_RETURN(const auto device, kernels::CreateCpuDevice(0, request.threads));
-  CAIRN_ASSIGN_OR_RETURN(const auto network, nn::Replica::Create(NetworkOf(request), loss, *device));
+  CAIRN_ASSIGN_OR_RETURN(const auto network, nn::Replica::Create(NetworkOf(request), objective, *device));
   StoredRows rows(request.tables != nullptr ? request.tables->tables : absl::Span<const TrainedTable>());
   std::optional<TableReplica> with_tables;
   if (request.tables != nullptr)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "nn/loss.h"
 #include "nn/metrics.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "worker/embedding/trained_tables.h"
 
 namespace cairn::worker {
@@ -23,9 +25,9 @@ struct PredictionRequest {
   const TrainedTables* tables = nullptr;  // of the model; null: it has none beside its variables
   const data::RowSource& inputs;          // each row has the inputs of one example
   int64_t limit = 0;                      // use only the first N rows; 0: all
-  // One target per row. Null: the targets are unknown, and `loss` and `metrics` are ignored.
+  // The targets of each row. Null: they are unknown, and `objective` and `metrics` are ignored.
   const data::Targets* targets = nullptr;
-  nn::LossSpec loss{};
+  std::optional<nn::Objective> objective{};
   absl::Span<const nn::MetricSpec> metrics{};
   int threads = 1;
 };

@@ -60,22 +60,23 @@ int64_t StepsPerEpoch(const TrainOptions& options, int64_t num_examples, int num
   return PushesPerEpoch(options, num_examples, num_workers);
 }
 
-absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Model& model) {
-  if (!options.loss.empty()) return nn::ParseLoss({.class_name = options.loss});
-  if (model.compile_config().loss.has_value()) return nn::ParseLoss(*model.compile_config().loss);
-  return absl::InvalidArgumentError("the model file names no loss: give --loss");
+absl::StatusOr<nn::Objective> MakeObjective(const TrainOptions& options, const nn::Model& model) {
+  nn::CompileConfig compiled = model.compile_config();
+  if (!options.loss.empty()) compiled.losses = {{.output = {}, .loss = {.class_name = options.loss}}};
+  auto objective = nn::ObjectiveOf(compiled, model);
+  if (absl::IsNotFound(objective.status()))
+    return absl::InvalidArgumentError(absl::StrCat(objective.status().message(), ": give --loss"));
+  return objective;
 }
 
 absl::StatusOr<std::vector<nn::MetricSpec>> MakeMetrics(const TrainOptions& options, const nn::Model& model,
-                                                        const nn::LossSpec& loss) {
-  if (options.metrics.empty()) {
-    return nn::ParseMetrics(model.compile_config().metrics, loss, model.output_shape());
-  }
+                                                        const nn::Objective& objective) {
+  if (options.metrics.empty()) return nn::MetricsOf(model.compile_config().metrics, objective, model);
   std::vector<nn::CompiledMetric> named;
   for (absl::string_view name : absl::StrSplit(options.metrics, ',')) {
     named.push_back({.metric = nn::MetricOfName(std::string(absl::StripAsciiWhitespace(name)))});
   }
-  return nn::ParseMetrics(named, loss, model.output_shape());
+  return nn::MetricsOf(named, objective, model);
 }
 
 absl::StatusOr<v1::OptimizerConfig> MakeOptimizer(const TrainOptions& options, const nn::Model& model) {

@@ -10,9 +10,9 @@
 #include "common/net/cluster/cluster_spec.h"
 #include "common/net/cluster/placement.h"
 #include "data/sampler.h"
-#include "nn/loss.h"
 #include "nn/metrics.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "worker/options/options.h"
 
 namespace cairn::worker {
@@ -30,10 +30,10 @@ int64_t StepsPerEpoch(const TrainOptions& options, int64_t num_examples, int num
 int64_t BatchesPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers);
 
 // The loss: flags override the model file's compile_config. INVALID_ARGUMENT if neither of them names a loss.
-absl::StatusOr<nn::LossSpec> MakeLoss(const TrainOptions& options, const nn::Model& model);
+absl::StatusOr<nn::Objective> MakeObjective(const TrainOptions& options, const nn::Model& model);
 // The metrics that are reported in addition to `loss`; may be empty.
 absl::StatusOr<std::vector<nn::MetricSpec>> MakeMetrics(const TrainOptions& options, const nn::Model& model,
-                                                        const nn::LossSpec& loss);
+                                                        const nn::Objective& objective);
 
 // The optimizer and its learning-rate schedule (unless --learning_rate replaces it), in the form that the
 // servers read. Only the servers know which optimizers exist. INVALID_ARGUMENT if neither the flags nor the

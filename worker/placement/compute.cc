@@ -31,7 +31,7 @@ class Maker {
   explicit Maker(const ComputeArgs& args)
       : options_(args.options),
         model_(args.model),
-        loss_(args.loss),
+        objective_(args.objective),
         request_(args.request),
         cores_(args.cores),
         makers_(args.makers),
@@ -61,7 +61,7 @@ class Maker {
     auto group = GroupOf(found);
     CAIRN_ASSIGN_OR_RETURN(
         compute_.replica,
-        nn::MakeMirroredReplica(model_, loss_, Pointers(compute_.threads), trace_, std::move(group)));
+        nn::MakeMirroredReplica(model_, objective_, Pointers(compute_.threads), trace_, std::move(group)));
     for (const FoundDevice& device : found) {
       LayerPlacement placement = {.devices = {device}, .device_of = std::vector<int>(model_.nodes().size())};
       Append(compute_.placement, DescribeLayers(model_, placement));
@@ -137,7 +137,7 @@ class Maker {
     CAIRN_ASSIGN_OR_RETURN(
         compute_.replica,
         nn::MakePipelineReplica({.model = model_,
-                                 .loss = loss_,
+                                 .objective = objective_,
                                  .threads = Pointers(compute_.threads),
                                  .locations = nn::PipelineLocations::OfDevices(placement.device_of),
                                  .micro_batches = micro_batches,
@@ -167,7 +167,7 @@ class Maker {
     told.index = made.index;
     compute_.placement = DescribeLayers(model_, placement);
     CAIRN_ASSIGN_OR_RETURN(compute_.replica,
-                           nn::Replica::Create(model_, loss_, *compute_.device, {.recorder = trace_}));
+                           nn::Replica::Create(model_, objective_, *compute_.device, {.recorder = trace_}));
     if (made.type == kGpu && options_.all_reduce() && options_.allreduce == "auto") TakePeer(*made.index);
     return absl::OkStatus();
   }
@@ -228,7 +228,7 @@ class Maker {
 
   const TrainOptions& options_;
   const nn::Model& model_;
-  const nn::LossSpec& loss_;
+  const nn::Objective& objective_;
   const DeviceRequest& request_;
   const CoreRange cores_;
   const DeviceMakers& makers_;

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "nn/loss.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "nn/pipeline/stage_instances.h"
 #include "nn/replica/device_thread.h"
 #include "nn/replica/replica.h"
@@ -47,7 +47,7 @@ int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int6
 struct ComputeArgs {
   const TrainOptions& options;
   const nn::Model& model;
-  const nn::LossSpec& loss;
+  const nn::Objective& objective;
   // `device` is used unless other flags name devices; the other fields apply to every device.
   DeviceRequest request;
   CoreRange cores{};

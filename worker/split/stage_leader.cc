@@ -24,7 +24,7 @@ StageLeader::StageLeader(Options options, const nn::Pipeline::Options& pipeline)
     : connect_timeout_(options.connect_timeout),
       step_timeout_(options.step_timeout),
       model_(pipeline.model),
-      loss_(pipeline.loss),
+      objective_(pipeline.objective),
       mailbox_([this](const v1::StageTensorName& tensor, absl::Span<const float> values) {
         SendValues(tensor, values);
       }),
@@ -78,7 +78,7 @@ void StageLeader::FindNeeds() {
 absl::StatusOr<nn::BatchResult> StageLeader::ForwardBackward(
     absl::Span<const float> parameters, const nn::BatchView& batch, absl::Span<float> gradients,
     absl::FunctionRef<void(int variable)> on_gradient) {
-  CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+  CAIRN_RETURN_IF_ERROR(CheckBatch(model_, objective_, parameters, batch));
   CAIRN_RETURN_IF_ERROR(CheckGradients(model_, batch, gradients));
   if (batch.examples == 0) {
     GiveNoGradients(model_, gradients, on_gradient);
@@ -89,7 +89,7 @@ absl::StatusOr<nn::BatchResult> StageLeader::ForwardBackward(
 
 absl::StatusOr<nn::BatchResult> StageLeader::Evaluate(absl::Span<const float> parameters,
                                                       const nn::BatchView& batch) {
-  CAIRN_RETURN_IF_ERROR(CheckBatch(model_, loss_, parameters, batch));
+  CAIRN_RETURN_IF_ERROR(CheckBatch(model_, objective_, parameters, batch));
   if (batch.examples == 0) return nn::BatchResult();
   return RunUntilDone({parameters, batch, {}, /*training=*/false}, [](int) {});
 }
@@ -149,9 +149,8 @@ absl::StatusOr<nn::BatchResult> StageLeader::RunOnce(const Batch& batch,
   incoming_.Clear();
   CAIRN_RETURN_IF_ERROR(ours.status());
   nn::BatchResult result = {.sums = ours->sums, .outputs = absl::MakeConstSpan(outputs_.data(), floats)};
-  result.sums.loss +=
-      theirs.sums.loss + (ours->penalty + theirs.penalty) * static_cast<double>(batch.view.examples);
-  result.sums.examples += theirs.sums.examples;
+  result.sums += theirs.sums;
+  result.sums.loss += (ours->penalty + theirs.penalty) * static_cast<double>(batch.view.examples);
   return result;
 }
 
@@ -302,8 +301,9 @@ void StageLeader::OnDone(Link& link, const v1::SplitDone& done) {
     MutexLock lock(mutex_);
     if (done_[link.stage_worker()]) return;
     done_[link.stage_worker()] = true;
-    theirs_.sums.loss += done.loss();
-    theirs_.sums.examples += done.examples();
+    theirs_.sums += {.loss = done.loss(),
+                     .examples = done.examples(),
+                     .of_outputs = {done.losses_of_outputs().begin(), done.losses_of_outputs().end()}};
     theirs_.penalty += done.penalty();
   }
   pipeline_->OtherDone();

@@ -96,7 +96,7 @@ class StageLeader final : public nn::Replica, private StageWorkerLinks::Handler 
 
   const Duration connect_timeout_, step_timeout_;
   const nn::Model& model_;
-  const nn::LossSpec loss_;
+  const nn::Objective objective_;
   std::function<int64_t()> step_;
   std::vector<Needs> needs_;  // [stage worker]
   Mailbox mailbox_;

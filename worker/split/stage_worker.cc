@@ -22,6 +22,7 @@ void SendDone(allreduce::RingStream& leader, const absl::StatusOr<nn::Pipeline::
   if (result.ok()) {
     done.set_loss(result->sums.loss);
     done.set_examples(result->sums.examples);
+    done.mutable_losses_of_outputs()->Add(result->sums.of_outputs.begin(), result->sums.of_outputs.end());
     done.set_penalty(result->penalty);
   } else {
     done.set_code(static_cast<int>(result.status().code()));
@@ -35,7 +36,7 @@ void SendDone(allreduce::RingStream& leader, const absl::StatusOr<nn::Pipeline::
 StageWorker::StageWorker(Options options, const nn::Pipeline::Options& pipeline)
     : options_(std::move(options)),
       model_(pipeline.model),
-      loss_(pipeline.loss),
+      objective_(pipeline.objective),
       mailbox_([this](const v1::StageTensorName& tensor, absl::Span<const float> values) {
         Send(tensor, values);
       }),
@@ -174,10 +175,7 @@ absl::StatusOr<nn::Pipeline::Result> StageWorker::Run(const v1::SplitBegin& begi
 nn::Pipeline::Call StageWorker::CallOf(const v1::SplitBegin& begin, absl::Span<const TensorView> inputs) {
   const auto floats = static_cast<size_t>(model_.num_parameters());
   const auto examples = static_cast<size_t>(begin.examples());
-  const size_t targets =
-      last_ ? static_cast<size_t>(
-                  MakeLossParams(loss_, model_.output_shape(), begin.examples()).targets_per_example())
-            : 0;
+  const size_t targets = last_ ? static_cast<size_t>(objective_.TargetsPerExample(model_)) : 0;
   return {.parameters = {values_.get(), floats},
           .inputs = inputs,
           .batch = {.examples = begin.examples(),

@@ -109,7 +109,7 @@ class StageWorker final : public allreduce::RingHost {
 
   const Options options_;
   const nn::Model& model_;
-  const nn::LossSpec loss_;
+  const nn::Objective objective_;
   // Indices in the model: the variables of this worker's stages, and the model inputs that these stages read.
   std::vector<int> variables_, reads_;
   bool last_ = false;  // whether this worker has the end of the model

@@ -154,7 +154,7 @@ absl::Status StageWorker::Begin(const v1::SplitBegin& begin) {
            PackedFloats(model_.inputs()[index], examples, RaggedValues(begin, input)));
   }
   if (last_) {
-    const int64_t targets = MakeLossParams(loss_, model_.output_shape(), examples).targets_per_example();
+    const int64_t targets = objective_.TargetsPerExample(model_);
     expect(Named(v1::SPLIT_KIND_TARGETS), targets_, examples * targets);
     if (begin.weighted()) expect(Named(v1::SPLIT_KIND_WEIGHTS), weights_, examples);
     const int64_t outputs = examples * model_.output_shape().num_elements();

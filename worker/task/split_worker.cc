@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/core/clock.h"
 #include "common/core/log.h"
 #include "common/core/status.h"
@@ -28,14 +29,19 @@ int64_t MicroBatches(const SplitArgs& args) {
                         static_cast<int64_t>(args.assignment.partition.task_of_location.size()));
 }
 
+void AppendLoss(std::string* out, const nn::OutputLoss& part) {
+  const nn::LossSpec& loss = part.loss;
+  absl::StrAppend(out, nn::ClassName(loss.kind), loss.from_logits ? " from_logits" : "",
+                  loss.label_smoothing > 0 ? absl::StrCat(" label_smoothing=", loss.label_smoothing) : "",
+                  loss.delta == 1 ? "" : absl::StrCat(" delta=", loss.delta),
+                  part.weight == 1 ? "" : absl::StrCat(" weight=", part.weight));
+}
+
 v1::SplitPlan PlanOf(const SplitArgs& args) {
   v1::SplitPlan plan;
   plan.set_model_sha256(Sha256Hex(args.model.canonical_json()));
   plan.set_places(args.assignment.partition.Describe(args.model));
-  plan.set_loss(absl::StrCat(
-      nn::ClassName(args.loss.kind), args.loss.from_logits ? " from_logits" : "",
-      args.loss.label_smoothing > 0 ? absl::StrCat(" label_smoothing=", args.loss.label_smoothing) : "",
-      args.loss.delta == 1 ? "" : absl::StrCat(" delta=", args.loss.delta)));
+  plan.set_loss(absl::StrJoin(args.objective.losses(), ", ", AppendLoss));
   plan.set_micro_batches(MicroBatches(args));
   return plan;
 }
@@ -79,7 +85,7 @@ absl::StatusOr<std::unique_ptr<split::StageLeader>> MakeLeader(const SplitArgs& 
   }
   const std::vector<nn::DeviceThread*> threads = ThreadsOf(args.compute);
   return split::StageLeader::Create(std::move(options), {.model = args.model,
-                                                         .loss = args.loss,
+                                                         .objective = args.objective,
                                                          .threads = threads,
                                                          .locations = args.compute.locations,
                                                          .micro_batches = MicroBatches(args),
@@ -108,7 +114,7 @@ absl::Status ServeAsStageWorker(const SplitArgs& args, const ListenFlags& listen
                                   .trace = args.trace,
                                   .faults = args.faults},
                                  {.model = args.model,
-                                  .loss = args.loss,
+                                  .objective = args.objective,
                                   .threads = threads,
                                   .locations = args.compute.locations,
                                   .micro_batches = MicroBatches(args),

@@ -10,8 +10,8 @@
 #include "common/net/security/access.h"
 #include "common/system/fault_points.h"
 #include "common/trace/trace.h"
-#include "nn/loss.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "worker/options/options.h"
 #include "worker/peer/peer_listener.h"
 #include "worker/placement/compute.h"
@@ -27,7 +27,7 @@ struct SplitArgs {
   const net::ResolvedCluster& cluster;
   const Assignment& assignment;
   const nn::Model& model;
-  const nn::LossSpec& loss;
+  const nn::Objective& objective;
   const Compute& compute;
   const net::Access& access;
   const StopOnSignal& stop;

@@ -126,7 +126,7 @@ absl::Status WorkerTask::Load() {
 absl::Status WorkerTask::Build() {
   trace_.emplace(args_.traced, cluster_.self.ToString());
   stop_.emplace(args_.signals);
-  CAIRN_RETURN_IF_ERROR(MakeDevices(inputs_->trained(), inputs_->loss));
+  CAIRN_RETURN_IF_ERROR(MakeDevices(inputs_->trained(), inputs_->objective));
   if (assignment_.has_value()) CAIRN_RETURN_IF_ERROR(MakeStageLeader());
   LogWarnings(compute_.warnings);
   metrics_.emplace(clock_, compute_.name);
@@ -142,14 +142,14 @@ absl::Status WorkerTask::Build() {
   return options_.all_reduce() ? StartRing() : absl::OkStatus();
 }
 
-absl::Status WorkerTask::MakeDevices(const nn::Model& model, const nn::LossSpec& loss) {
+absl::Status WorkerTask::MakeDevices(const nn::Model& model, const nn::Objective& objective) {
   const int cores = CoresOf(options_, cluster_);
   const int local_rank = cluster_.spec.local_rank_of(cluster_.self);
   CAIRN_ASSIGN_OR_RETURN(
       compute_,
       MakeCompute({.options = options_,
                    .model = model,
-                   .loss = loss,
+                   .objective = objective,
                    .request = {.device = options_.devices.device,
                                .allow_soft_placement = options_.devices.allow_soft_placement,
                                .cuda = options_.devices.cuda,
@@ -167,12 +167,12 @@ absl::Status WorkerTask::MakeDevices(const nn::Model& model, const nn::LossSpec&
   return absl::OkStatus();
 }
 
-SplitArgs WorkerTask::SplitArgsFor(const nn::Model& model, const nn::LossSpec& loss) {
+SplitArgs WorkerTask::SplitArgsFor(const nn::Model& model, const nn::Objective& objective) {
   return {.options = options_,
           .cluster = cluster_,
           .assignment = *assignment_,
           .model = model,
-          .loss = loss,
+          .objective = objective,
           .compute = compute_,
           .access = args_.access,
           .stop = *stop_,
@@ -181,7 +181,7 @@ SplitArgs WorkerTask::SplitArgsFor(const nn::Model& model, const nn::LossSpec& l
 }
 
 absl::Status WorkerTask::MakeStageLeader() {
-  CAIRN_ASSIGN_OR_RETURN(auto leader, MakeLeader(SplitArgsFor(inputs_->trained(), inputs_->loss)));
+  CAIRN_ASSIGN_OR_RETURN(auto leader, MakeLeader(SplitArgsFor(inputs_->trained(), inputs_->objective)));
   leader_ = leader.get();
   compute_.replica = std::move(leader);
   return absl::OkStatus();
@@ -387,14 +387,14 @@ ExitCode WorkerTask::Report(const absl::Status& status) const {
 }
 
 ExitCode WorkerTask::Serve() {
-  const auto loss = MakeLoss(options_, *described_);
-  if (!loss.ok()) return Fault(loss.status());
+  const auto objective = MakeObjective(options_, *described_);
+  if (!objective.ok()) return Fault(objective.status());
   trace_.emplace(args_.traced, cluster_.self.ToString());
-  if (const absl::Status made = MakeDevices(*described_, *loss); !made.ok()) return Failure(made);
+  if (const absl::Status made = MakeDevices(*described_, *objective); !made.ok()) return Failure(made);
   LogWarnings(compute_.warnings);
   LogDevices();
   stop_.emplace(args_.signals);
-  const absl::Status status = ServeAsStageWorker(SplitArgsFor(*described_, *loss), args_.listen);
+  const absl::Status status = ServeAsStageWorker(SplitArgsFor(*described_, *objective), args_.listen);
   return absl::IsInvalidArgument(status) ? Fault(status) : Report(status);
 }
 
@@ -403,7 +403,7 @@ ExitCode WorkerTask::Evaluate() {
   if (!inputs.ok()) return Fault(inputs.status());
   inputs_ = *std::move(inputs);
   trace_.emplace(args_.traced, cluster_.self.ToString());
-  const absl::Status made = MakeDevices(inputs_->trained(), inputs_->loss);
+  const absl::Status made = MakeDevices(inputs_->trained(), inputs_->objective);
   if (!made.ok()) return Failure(made);
   LogWarnings(compute_.warnings);
   LogWarnings(inputs_->data.remarks);

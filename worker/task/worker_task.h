@@ -102,7 +102,7 @@ class WorkerTask {
   // The ports that this task will listen on.
   std::vector<net::TaskPort> Ports() const;
   // The parts of Build() and Assemble().
-  absl::Status MakeDevices(const nn::Model& model, const nn::LossSpec& loss);
+  absl::Status MakeDevices(const nn::Model& model, const nn::Objective& objective);
   absl::Status MakeStageLeader();
   absl::Status MakeSnapshots();
   absl::Status StartRing();
@@ -123,7 +123,7 @@ class WorkerTask {
   // The replica that the trainer computes with.
   nn::Replica& replica() { return table_replica_.has_value() ? *table_replica_ : *compute_.replica; }
   TraceRecorder* trace() { return trace_->recorder(); }
-  SplitArgs SplitArgsFor(const nn::Model& model, const nn::LossSpec& loss);
+  SplitArgs SplitArgsFor(const nn::Model& model, const nn::Objective& objective);
   // Logs the error of the running task, if any, and returns its exit code, which is the signal's after a
   // signal.
   ExitCode Report(const absl::Status& status) const;

@@ -50,7 +50,9 @@ class CpuLoss final : public Loss {
       : params_(params),
         smooth_(MakeSmoothing(params)),
         terms_(params.terms_per_example()),
-        scale_(1.0f / static_cast<float>(params.terms())),
+        scale_(static_cast<float>(params.weight) / static_cast<float>(params.terms())),
+        output_stride_(params.output_stride != 0 ? params.output_stride : params.outputs_per_example()),
+        target_stride_(params.target_stride != 0 ? params.target_stride : params.targets_per_example()),
         exponentials_(static_cast<size_t>(params.width)) {}
 
   absl::Status Run(const float* outputs, const float* targets, const float* weights, LossSums* sums,
@@ -60,12 +62,15 @@ class CpuLoss final : public Loss {
     const int64_t targets_per_row = params_.targets_per_example() / params_.rows_per_example;
     for (int64_t example = 0; example < params_.batch; ++example) {
       const float weight = weights == nullptr ? 1.0f : weights[example];
+      const float* output = outputs + example * output_stride_;
+      const float* target = targets + example * target_stride_;
+      float* doutput = doutputs == nullptr ? nullptr : doutputs + example * output_stride_;
       double loss = 0;
       for (int64_t row = 0; row < params_.rows_per_example; ++row) {
-        loss += Row(outputs, targets, weight * scale_, doutputs);
-        outputs += params_.width;
-        targets += targets_per_row;
-        if (doutputs != nullptr) doutputs += params_.width;
+        loss += Row(output, target, weight * scale_, doutput);
+        output += params_.width;
+        target += targets_per_row;
+        if (doutput != nullptr) doutput += params_.width;
       }
       sums->loss += double{weight} * loss / static_cast<double>(terms_);
     }
@@ -75,7 +80,8 @@ class CpuLoss final : public Loss {
  private:
   absl::Status CheckLabels(const float* labels) const {
     for (int64_t i = 0; i < params_.batch * params_.rows_per_example; ++i) {
-      const float label = labels[i];
+      const int64_t example = i / params_.rows_per_example, row = i % params_.rows_per_example;
+      const float label = labels[example * target_stride_ + row];
       if (IsClassIndex(label, params_.width)) continue;
       return BadLabelError(params_, i, label);
     }
@@ -154,7 +160,8 @@ class CpuLoss final : public Loss {
   const LossParams params_;
   const LabelSmoothing smooth_;
   const int64_t terms_;
-  const float scale_;                // the factor of a term's gradient, if the example has weight 1
+  const float scale_;  // the factor of a term's gradient, if the example has weight 1
+  const int64_t output_stride_, target_stride_;
   std::vector<float> exponentials_;  // [width]
   const ActivationCode code_ = CAIRN_BEST_LOOPS(ActivationLoops);
 };

@@ -221,6 +221,13 @@ __global__ void DifferentiateQueries(AttentionParams params, AttentionInputs inp
   }
 }
 
+// A multiple of kWarp; the queries before it do not see the key. A query that sees no key gives all the same weight, as
+// only a mask makes it.
+__device__ int64_t FirstQuery(const AttentionParams& params, const AttentionInputs& inputs, int64_t key) {
+  const bool masked = inputs.query_mask != nullptr || inputs.key_mask != nullptr || inputs.mask != nullptr;
+  return params.causal && !masked ? key / kWarp * kWarp : 0;
+}
+
 // dk and dv. A warp for each key of [batch, key_heads, keys], grid-strided; shared memory: for each warp its
 // key and value, the sums of dk and dv, and 32 weights and gradients of scores. Deterministic.
 template <typename T>
@@ -247,9 +254,7 @@ __global__ void DifferentiateKeys(AttentionParams params, AttentionInputs inputs
     LoadRow(values.at(key), params.value_width, 1, v);
     for (int64_t i = lane; i < params.width + params.value_width; i += kWarp) k_sums[i] = 0;  // and v_sums
     __syncwarp();
-    // Queries before the key do not see it. One that sees no key gives all the same weight, as only a mask makes it.
-    const bool masked = inputs.query_mask != nullptr || inputs.key_mask != nullptr || inputs.mask != nullptr;
-    const int64_t first_query = params.causal && !masked ? key / kWarp * kWarp : 0;
+    const int64_t first_query = FirstQuery(params, inputs, key);
     for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head) {
       const auto queries = OfQueries(Elements<T>(inputs.q), params, example, head, params.width);
       const auto gradients = OfQueries(dy, params, example, head, params.value_width);

@@ -20,13 +20,14 @@ namespace {
 // The arguments of a launch, except the formula. A row consists of the outputs that share a sum: the classes
 // of a categorical loss, otherwise all outputs of an example. A long row is divided into pieces.
 struct Batch {
-  int64_t width = 0;         // outputs in a row
-  int64_t piece = 0;         // outputs in a piece; the last piece of a row may have fewer
-  int64_t pieces = 1;        // pieces in a row
-  int64_t row_targets = 0;   // floats in the target of a row
-  int64_t example_rows = 1;  // rows in an example
-  double terms = 1;          // the divisor of an example's sum
-  float scale = 1;           // the factor of a term's gradient, if the example has weight 1
+  int64_t width = 0;                             // outputs in a row
+  int64_t piece = 0;                             // outputs in a piece; the last piece of a row may have fewer
+  int64_t pieces = 1;                            // pieces in a row
+  int64_t row_targets = 0;                       // floats in the target of a row
+  int64_t output_stride = 0, target_stride = 0;  // floats from an example to the next
+  int64_t example_rows = 1;                      // rows in an example
+  double terms = 1;                              // the divisor of an example's sum
+  float scale = 1;  // the factor of a term's gradient, if the example has weight 1
   const float* outputs = nullptr;
   const float* targets = nullptr;
   const float* weights = nullptr;  // or null
@@ -201,9 +202,11 @@ __global__ void RunLoss(RowPlan plan, Batch batch, Formula formula, double* part
       const int64_t example = batch.example_rows == 1 ? row : row / batch.example_rows;
       const int64_t left = batch.width - begin;
       piece.width = left < batch.piece ? left : batch.piece;
-      piece.output += row * batch.width + begin;
-      piece.target = batch.targets + row * batch.row_targets + begin;
-      if (batch.doutputs != nullptr) piece.doutput += row * batch.width + begin;
+      const int64_t in_example = row - example * batch.example_rows;
+      const int64_t place = example * batch.output_stride + in_example * batch.width + begin;
+      piece.output += place;
+      piece.target = batch.targets + example * batch.target_stride + in_example * batch.row_targets + begin;
+      if (batch.doutputs != nullptr) piece.doutput += place;
       const float w = batch.weights == nullptr ? 1.0f : batch.weights[example];
       piece.scale = w * batch.scale;
       weight = double{w};
@@ -332,9 +335,12 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParam
   batch.piece = categorical ? batch.width : std::min(batch.width, kPiece);
   batch.pieces = CeilDiv(batch.width, batch.piece);
   batch.terms = static_cast<double>(params.terms_per_example());
-  batch.scale = 1.0f / static_cast<float>(params.terms());
+  batch.scale = static_cast<float>(params.weight) / static_cast<float>(params.terms());
+  batch.output_stride = params.output_stride != 0 ? params.output_stride : params.outputs_per_example();
+  batch.target_stride = params.target_stride != 0 ? params.target_stride : params.targets_per_example();
 
-  const bool packed = batch.width % kVector<float> == 0;
+  // The first of an example's outputs may be at any place among those of other losses.
+  const bool packed = batch.width % kVector<float> == 0 && params.output_stride == 0;
   const int64_t rows = params.batch * batch.example_rows * batch.pieces;
   // A second block costs more than a few rounds of one block, because the blocks must wait for each other.
   constexpr int64_t kRoundsOfOneBlock = 4, kBlocksOfMultiprocessor = 8;

@@ -86,7 +86,7 @@ absl::StatusOr<ReadArguments> ReadKeras2(json call, bool lists) {
     json tensor = call[i];
     if (tensor.is_array() && tensor.size() > 3) {
       CAIRN_RETURN_IF_ERROR(ReadKeywords(std::move(tensor[3]), lists, read));
-      tensor[3] = json::object();
+      tensor[3] = std::exchange(read.kwargs, json::object());
     }
     read.tensors.insert(read.tensors.begin() + static_cast<std::ptrdiff_t>(i),
                         {std::string(kArguments[i]), std::move(tensor)});
@@ -175,7 +175,10 @@ absl::Status NormalizeAttentionCalls(json& layer) {
           "inbound_nodes: calls with different arguments are not supported: use a layer for each");
     }
     description = std::move(call_description);
-    call = {{"args", std::move(args)}, {"kwargs", std::move(read.kwargs)}};
+    if (call.is_object()) {
+      args = {{"args", std::move(args)}, {"kwargs", std::move(read.kwargs)}};
+    }
+    call = std::move(args);
   }
   if (!description.is_null()) layer["config"][std::string(kCall)] = std::move(description);
   return absl::OkStatus();

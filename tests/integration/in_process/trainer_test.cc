@@ -231,7 +231,7 @@ class TrainerTest : public testing::Test {
     for (int worker = 0; worker < workers; ++worker) {
       threads.emplace_back([&, worker] {
         const auto device = *kernels::CreateCpuDevice(0, 1);
-        const auto loss = *MakeLoss(options, model);
+        const auto loss = *MakeObjective(options, model);
         const auto metrics = *MakeMetrics(options, model, loss);
         const auto alone = *nn::Replica::Create(model, loss, *device);
         WatchedReplica replica(*alone, model.num_parameters(), how.starts_early, aheads);

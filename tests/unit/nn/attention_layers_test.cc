@@ -51,7 +51,7 @@ std::vector<float> AttentionOutput(const Tested& tested,
   if (!model.ok()) return {};
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica =
-      Replica::Create(*model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+      Replica::Create(*model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
   std::vector<float> parameters(static_cast<size_t>(model->num_parameters()));
   for (const ModelVariable& variable : model->variables()) {
     for (int64_t i = 0; i < variable.shape.num_elements(); ++i)

@@ -37,8 +37,9 @@ TEST(CompileConfig, ARealExportHasOptimizerLossAndMetrics) {
   EXPECT_EQ(config.optimizer->config.at("epsilon"), 1e-07);
   EXPECT_EQ(config.optimizer->config.at("amsgrad"), 0);
   EXPECT_EQ(config.optimizer->config.count("weight_decay"), 0u) << "nulls are absent";
-  ASSERT_TRUE(config.loss.has_value());
-  EXPECT_TRUE(ParseLoss(*config.loss).value().from_logits);
+  ASSERT_EQ(config.losses.size(), 1u);
+  EXPECT_TRUE(config.losses[0].output.all());
+  EXPECT_TRUE(ParseLoss(config.losses[0].loss).value().from_logits);
   EXPECT_THAT(config.metrics, ElementsAre(IsMetric("accuracy", "accuracy", false)));
 }
 
@@ -46,7 +47,7 @@ TEST(CompileConfig, AnUncompiledModelHasAnEmptyConfig) {
   const auto config = Parse("null");
   ASSERT_TRUE(config.ok());
   EXPECT_FALSE(config->optimizer.has_value());
-  EXPECT_FALSE(config->loss.has_value());
+  EXPECT_TRUE(config->losses.empty());
 }
 
 // As written by tf_keras 2.21 into a .keras and an .h5 file.
@@ -64,7 +65,7 @@ TEST(CompileConfig, Keras2ConfigsAreRead) {
       ]]})");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->optimizer->class_name, "Adam");
-  EXPECT_TRUE(ParseLoss(*config->loss).value().from_logits);
+  EXPECT_TRUE(ParseLoss(config->losses.at(0).loss).value().from_logits);
   EXPECT_THAT(config->metrics, ElementsAre(IsMetric("accuracy", "accuracy", false),
                                            IsMetric("mean_absolute_error", "mae", false),
                                            IsMetric("BinaryAccuracy", "hits", false)));
@@ -81,8 +82,8 @@ TEST(CompileConfig, PlainNamesAreEnough) {
   const auto config = Parse(R"({"optimizer": "rmsprop", "loss": "sparse_categorical_crossentropy"})");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->optimizer->class_name, "RMSprop");
-  EXPECT_EQ(config->loss->class_name, "sparse_categorical_crossentropy");
-  EXPECT_FALSE(ParseLoss(*config->loss).value().from_logits) << "Keras' default";
+  EXPECT_EQ(config->losses.at(0).loss.class_name, "sparse_categorical_crossentropy");
+  EXPECT_FALSE(ParseLoss(config->losses.at(0).loss).value().from_logits) << "Keras' default";
 }
 
 TEST(CompileConfig, MetricsMayBeNamesObjectsFunctionsOrListsPerOutput) {
@@ -154,9 +155,9 @@ TEST(CompileConfig, UnsupportedOptionsAreRefused) {
   EXPECT_THAT(
       FaultOf(R"({"loss": {"class_name": "SparseCategoricalCrossentropy", "config": {"reduction": "sum"}}})"),
       HasSubstr("loss: reduction: \"sum\" is not supported, only \"sum_over_batch_size\""));
-  EXPECT_THAT(FaultOf(R"({"loss_weights": [0.5, 0.5]})"),
-              HasSubstr("loss_weights: [0.5,0.5] is not supported"));
-  EXPECT_THAT(FaultOf(R"({"loss": ["a", "b"]})"),
+  EXPECT_THAT(FaultOf(R"({"loss_weights": [0.5, "a"]})"),
+              HasSubstr("loss_weights: expected a list of numbers or a dictionary"));
+  EXPECT_THAT(FaultOf(R"({"loss": ["a", 3]})"),
               HasSubstr("loss: expected a name or an object with class_name"));
   EXPECT_THAT(FaultOf(R"({"optimiser": "adam"})"), HasSubstr("optimiser: unknown field"));
 }

@@ -49,7 +49,7 @@ class InputGradientsTest : public testing::Test {
       device_of_.push_back(device);
     }
     return {.model = without_.model,
-            .loss = kLogits,
+            .objective = kLogits,
             .threads = devices.pointers(),
             .locations = PipelineLocations::OfDevices(device_of_),
             .micro_batches = 3};
@@ -136,7 +136,7 @@ TEST_F(InputGradientsTest, AnInputOfSeveralStagesIsRefused) {
     if (without.model.nodes()[i].layer->name() == "match") device_of[i] = 1;
   }
   const auto status = MakePipelineReplica({.model = without.model,
-                                           .loss = kLogits,
+                                           .objective = kLogits,
                                            .threads = devices.pointers(),
                                            .locations = PipelineLocations::OfDevices(device_of),
                                            .micro_batches = 2})

@@ -150,7 +150,7 @@ TEST_F(MixedInputs, AStageThatWouldSendIntegersToAnotherDeviceIsRefused) {
   ASSERT_EQ(model_.nodes()[0].layer->name(), "r");
   device_of[0] = 0;
   const auto pipeline = MakePipelineReplica({.model = model_,
-                                             .loss = kLogits,
+                                             .objective = kLogits,
                                              .threads = two.pointers(),
                                              .locations = PipelineLocations::OfDevices(device_of),
                                              .micro_batches = 2});
@@ -168,7 +168,7 @@ TEST_F(MixedInputs, ADividedModelTakesThem) {
   device_of.back() = 1;
   std::unique_ptr<Replica> pipeline =
       MakePipelineReplica({.model = model_,
-                           .loss = kLogits,
+                           .objective = kLogits,
                            .threads = two.pointers(),
                            .locations = PipelineLocations::OfDevices(device_of),
                            .micro_batches = 2})
@@ -262,7 +262,7 @@ TEST_F(RaggedInput, ADividedModelTakesThem) {
       const Devices two(kinds);
       std::unique_ptr<Replica> pipeline =
           MakePipelineReplica({.model = model_,
-                               .loss = kLogits,
+                               .objective = kLogits,
                                .threads = two.pointers(),
                                .locations = PipelineLocations::OfDevices(device_of),
                                .micro_batches = 3})

@@ -50,7 +50,7 @@ class KerasLayers : public testing::TestWithParam<std::unique_ptr<kernels::Devic
       ASSERT_EQ(static_cast<int64_t>(values.size()), variable.shape.num_elements()) << variable.name;
       std::copy(values.begin(), values.end(), parameters.begin() + variable.offset);
     }
-    auto replica = Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, device);
+    auto replica = Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, device);
     ASSERT_TRUE(replica.ok()) << replica.status();
     const auto inputs = recorded["inputs"].get<std::vector<float>>();
     const std::vector<float> targets(recorded["outputs"].size());

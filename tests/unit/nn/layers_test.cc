@@ -272,7 +272,7 @@ class Layers : public testing::TestWithParam<std::tuple<Network, Maker>> {
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = std::make_unique<Model>(*std::move(model));
     const bool softmax = network().name == std::string("Activations");
-    auto replica = Replica::Create(*model_, {.from_logits = !softmax}, *device_);
+    auto replica = Replica::Create(*model_, LossSpec{.from_logits = !softmax}, *device_);
     ASSERT_TRUE(replica.ok()) << replica.status();
     replica_ = *std::move(replica);
     Random random(3, "inputs");
@@ -399,7 +399,7 @@ TEST(BatchNormalization, ReturnsBatchStatisticsAsGradientsAndInfersWithMovingSta
   EXPECT_EQ(model.variables()[3].moving_average_momentum, 0.75f);
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica =
-      Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+      Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
   const std::vector<float> parameters = {2, 1, 3, 3.5f};  // gamma, beta, moving mean, moving variance
   const std::vector<float> inputs = {1, 3, 5, 7}, targets = {0, 0, 0, 0};
   std::vector<float> gradients(4);
@@ -423,7 +423,7 @@ TEST(Embedding, AnIndexOutsideTheTableNamesTheLayer) {
             .value();
     const auto device = maker.make();
     const auto replica =
-        Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+        Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
     const std::vector<float> targets = {0, 0};
     const int64_t index = 10;
     const auto status =
@@ -449,7 +449,7 @@ TEST(Normalization, StandardizesWithConstantStatisticsFromVariables) {
     for (const ModelVariable& variable : model.variables()) EXPECT_EQ(variable.moving_average_momentum, 1.0f);
     const auto device = maker.make();
     const auto replica =
-        Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+        Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
     const std::vector<float> parameters = {1, 2, 4, 0, 99};  // the second feature has no variance
     const std::vector<float> inputs = {5, 2, -1, 3}, targets = {0, 0, 0, 0};
     std::vector<float> gradients(5);
@@ -470,7 +470,7 @@ TEST(Normalization, StatisticsCoverTheLastAxes) {
             .value();
     const auto device = kernels::CreateCpuDevice(0, 1).value();
     const auto replica =
-        Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+        Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
     const std::vector<float> inputs = {1, 2, 3, 4}, targets(4);
     const auto result =
         replica->Evaluate(parameters, {.examples = 1, .inputs = FloatRows(1, inputs), .targets = targets});
@@ -497,7 +497,7 @@ TEST(Dropout, ANoiseShapeDropsWholeChannels) {
                             .value();
     const auto device = maker.make();
     const auto replica =
-        Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+        Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
     constexpr size_t kExamples = 2, kRows = 4, kChannels = 32;
     const std::vector<float> inputs(kExamples * kRows * kChannels, 1.0f), targets(inputs.size());
     const auto result = replica->ForwardBackward(
@@ -533,7 +533,8 @@ TrainedAndInferred OutputsOf(absl::string_view layer, kernels::Device& device, u
               R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 8, 8, 4]}}, )", layer)),
           "m")
           .value();
-  const auto replica = Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, device).value();
+  const auto replica =
+      Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, device).value();
   const std::vector<float> inputs(size_t{3} * 8 * 8 * 4, 1.0f), targets(inputs.size());
   const BatchView batch = {
       .examples = 3, .inputs = FloatRows(3, inputs), .targets = targets, .weights = {}, .seed = seed};
@@ -594,7 +595,7 @@ TEST(RandomLayers, RandomContrastScalesDifferencesFromTheMean) {
                             .value();
     const auto device = maker.make();
     const auto replica =
-        Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+        Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
     const std::vector<float> inputs = {-0.25f, 0, 0.25f, -1, 0, 1}, targets(6);
     const auto result = replica->ForwardBackward(
         {}, {.examples = 2, .inputs = FloatRows(2, inputs), .targets = targets, .weights = {}, .seed = 1}, {},
@@ -639,7 +640,7 @@ TEST(RandomLayers, AreRefusedBehindVariables) {
           .value();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica =
-      Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+      Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
   const std::vector<float> inputs(32), targets(32);
   std::vector<float> gradients(static_cast<size_t>(model.num_parameters()));
   const auto status =
@@ -671,7 +672,7 @@ TEST(Dropout, DiffersFromStepToStepAndIsAbsentInEvaluation) {
           .value();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica =
-      Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+      Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
   const std::vector<float> inputs(64, 1.0f), targets(64, 0.0f);
   const auto outputs = [&](uint64_t seed) {
     const auto result = replica->ForwardBackward(

@@ -132,7 +132,7 @@ TEST_F(MirroredReplicaTest, TheMeanIsExactIfArithmeticIsExact) {
           "use_bias": false, "kernel_initializer": "zeros"}}]}})");
   const Devices devices("nn");
   const auto mirrored =
-      MakeMirroredReplica(*model_, {.kind = kernels::LossKind::kMeanSquaredError}, devices.pointers())
+      MakeMirroredReplica(*model_, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, devices.pointers())
           .value();
   const std::vector<float> inputs = {1, 2, 3, 4, 5};
   const StepResult step = RunStep(*mirrored, *model_, std::vector<float>{0},

@@ -33,7 +33,7 @@ std::string ModelOf(const std::string& function, const std::string& args) {
 std::vector<float> OutputsOf(const Model& model, const std::vector<float>& x) {
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica =
-      Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+      Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
   const std::vector<float> targets(3);
   BatchView batch = {.examples = 1, .targets = targets};
   batch.inputs.push_back({DType::kFloat32, {1, 3}, x.data()});

@@ -70,8 +70,8 @@ TEST(OnnxGraph, InputsAndOutputHaveTheModelsShapesAndNames) {
   ASSERT_EQ(graph.inputs.size(), 1u);
   EXPECT_EQ(graph.inputs[0].name, "image");
   EXPECT_EQ(graph.inputs[0].shape, Shape({4, 4, 2}));
-  EXPECT_EQ(graph.output.name, "scores");
-  EXPECT_EQ(graph.output.shape, Shape({3}));
+  EXPECT_EQ(graph.outputs[0].name, "scores");
+  EXPECT_EQ(graph.outputs[0].shape, Shape({3}));
   EXPECT_EQ(graph.nodes.back().output, "scores");
 }
 
@@ -126,7 +126,7 @@ TEST(OnnxGraph, ALayerThatIsCalledTwiceHasItsVariablesOnce) {
 TEST(OnnxGraph, AModelWithoutOperationsHasAnIdentityNode) {
   const OnnxGraph graph = GraphOf(Image(R"({"class_name": "Dropout", "config": {"rate": 0.5}})"));
   ASSERT_THAT(Operations(graph), ElementsAre("Identity"));
-  EXPECT_NE(graph.output.name, graph.inputs[0].name);
+  EXPECT_NE(graph.outputs[0].name, graph.inputs[0].name);
 }
 
 TEST(OnnxGraph, ALayerWithoutOnnxOperationsIsNamed) {
@@ -163,7 +163,7 @@ TEST(OnnxGraph, ARaggedInputIsPaddedByNegativeNumbers) {
   EXPECT_EQ(graph.inputs[0].dtype, DType::kInt64);
   EXPECT_THAT(Operations(graph), ElementsAre("Less", "Where", "Gather", "Not", "Cast", "Unsqueeze", "MatMul",
                                              "ReduceSum", "Max", "Div", "ReduceMean"));
-  EXPECT_EQ(graph.output.shape, Shape({2}));
+  EXPECT_EQ(graph.outputs[0].shape, Shape({2}));
 }
 
 }  // namespace

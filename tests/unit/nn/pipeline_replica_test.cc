@@ -30,7 +30,7 @@ class PipelineReplicaTest : public testing::Test {
       device_of.push_back(place->second);
     }
     return MakePipelineReplica({.model = *model_,
-                                .loss = kLogits,
+                                .objective = kLogits,
                                 .threads = devices.pointers(),
                                 .locations = PipelineLocations::OfDevices(device_of),
                                 .micro_batches = micro_batches})
@@ -134,12 +134,13 @@ TEST_F(PipelineReplicaTest, TheGradientIsThatOfTheWholeBatchsMean) {
       {"class_name": "Dense", "config": {"name": "b", "units": 1, "use_bias": false,
                                          "kernel_initializer": "ones"}}]}})");
   const Devices devices("nn");
-  const auto divided = MakePipelineReplica({.model = *model_,
-                                            .loss = {.kind = kernels::LossKind::kMeanSquaredError},
-                                            .threads = devices.pointers(),
-                                            .locations = PipelineLocations::OfDevices({0, 1}),
-                                            .micro_batches = 3})
-                           .value();
+  const auto divided =
+      MakePipelineReplica({.model = *model_,
+                           .objective = LossSpec{.kind = kernels::LossKind::kMeanSquaredError},
+                           .threads = devices.pointers(),
+                           .locations = PipelineLocations::OfDevices({0, 1}),
+                           .micro_batches = 3})
+          .value();
   const std::vector<float> inputs = {1, 2, 3, 4, 5}, targets(5);
   const StepResult step = RunStep(*divided, *model_, std::vector<float>{1, 1},
                                   {.examples = 5, .inputs = FloatRows(5, inputs), .targets = targets});
@@ -161,7 +162,7 @@ TEST_F(PipelineReplicaTest, ADeviceWithItsOwnMemoryStoresOnlyItsLayersVariables)
   }
   DeviceThread* const pointers[] = {threads[0].get(), threads[1].get()};
   const auto divided = MakePipelineReplica({.model = *model_,
-                                            .loss = kLogits,
+                                            .objective = kLogits,
                                             .threads = pointers,
                                             .locations = PipelineLocations::OfDevices({0, 1, 1, 1}),
                                             .micro_batches = 2})

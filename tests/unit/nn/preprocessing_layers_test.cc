@@ -82,7 +82,7 @@ int64_t IdOf(const IdMap& map, const json& value) {
 std::vector<float> Encoded(const Model& model, const std::vector<int64_t>& ids) {
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica =
-      Replica::Create(model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+      Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
   BatchView batch = {.examples = 1};
   batch.inputs.push_back({DType::kInt64, {1, static_cast<int64_t>(ids.size())}, ids.data()});
   const std::vector<float> targets(static_cast<size_t>(model.output_shape().num_elements()));
@@ -197,7 +197,7 @@ TEST(PreprocessingLayers, CountWeightsAreReadAsEachKerasWritesThem) {
     ASSERT_TRUE(model.ok()) << model.status();
     const auto device = kernels::CreateCpuDevice(0, 1).value();
     const auto replica =
-        Replica::Create(*model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+        Replica::Create(*model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
     const std::vector<int64_t> ids = {2, 0, 2, 2};
     const std::vector<float> weights = {0.5f, 1, 0.25f, 2}, targets(6);
     BatchView batch = {.examples = 2};

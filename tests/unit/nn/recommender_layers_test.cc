@@ -50,7 +50,7 @@ Floats OutputOf(const std::string& json, const std::vector<Floats>& inputs) {
   EXPECT_TRUE(model.ok()) << model.status();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica =
-      Replica::Create(*model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+      Replica::Create(*model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
   Floats parameters(static_cast<size_t>(model->num_parameters()));
   for (const ModelVariable& variable : model->variables()) {
     for (int64_t i = 0; i < variable.shape.num_elements(); ++i)
@@ -125,7 +125,7 @@ TEST(Dot, ProductOfAVectorWithItselfHasItsGradient) {
   ASSERT_TRUE(model.ok()) << model.status();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica =
-      Replica::Create(*model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+      Replica::Create(*model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
   const Floats identity = {1, 0, 0, 0, 1, 0, 0, 0, 1}, targets = {4.25f};
   Floats gradient(9);
   BatchView batch = {.examples = 1, .targets = targets};

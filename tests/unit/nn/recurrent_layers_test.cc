@@ -51,7 +51,7 @@ TEST(RecurrentLayers, OutputsAndGradientsAreThoseOfKeras) {
           cuda ? kernels::cuda::CreateDevice({.precision = kernels::Precision::kFloat32}).value()
                : kernels::CreateCpuDevice(0, 2).value();
       const auto replica =
-          Replica::Create(*model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+          Replica::Create(*model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
       const auto outputs = of["outputs"].get<std::vector<float>>();
       const auto weights = of["weights"].get<std::vector<float>>();
       // The gradient of the mean of (output - target)^2 over `count` outputs is that of the sum of weight * output.
@@ -105,7 +105,7 @@ TEST(RecurrentLayers, DropoutDropsTheSameElementsInAllStepsOfASequence) {
   ASSERT_TRUE(model.ok()) << model.status();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica =
-      Replica::Create(*model, {.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+      Replica::Create(*model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
   const std::vector<float> parameters = model->InitialParameters(1), inputs(2 * 4 * 8, 1.0f),
                            targets(inputs.size());
   std::vector<float> gradients(parameters.size());
@@ -162,7 +162,7 @@ TEST(RecurrentLayers, UnsupportedOptionsAreRefusedWithAdvice) {
        {R"({"class_name": "Masking", "config": {"input_shape": [3, 2]}}, {"class_name": "BatchNormalization"})",
         "its input has a mask of time steps"},
        {R"({"class_name": "Masking", "config": {"name": "k", "input_shape": [3, 2]}})",
-        "layer 'k' (Masking) gives the output of the model, whose time steps have a mask"}}) {
+        "layer 'k' (Masking) gives an output of the model, whose time steps have a mask"}}) {
     const auto status = Model::FromJson(SequentialOf(refusal.layers), "m").status();
     EXPECT_THAT(std::string(status.message()), HasSubstr(refusal.told));
   }

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 class ReplicaTest : public testing::Test {
  protected:
   std::unique_ptr<Replica> MakeReplica() {
-    return Replica::Create(model_, {.from_logits = true}, *device_).value();
+    return Replica::Create(model_, LossSpec{.from_logits = true}, *device_).value();
   }
   BatchView Batch(int64_t examples) {
     Random random(1, "inputs");
@@ -238,7 +238,7 @@ TEST_F(ReplicaTest, BuffersOfTheWrongSizeAreRefused) {
 
 TEST_F(ReplicaTest, OnADeviceWithItsOwnMemoryTheResultsAreTheSame) {
   kernels::FarDevice far;
-  const auto replica = Replica::Create(model_, {.from_logits = true}, far).value();
+  const auto replica = Replica::Create(model_, LossSpec{.from_logits = true}, far).value();
   BatchView batch = Batch(16);
   const std::vector<float> weights(16, 0.5f);
   batch.weights = weights;
@@ -258,7 +258,7 @@ TEST_F(ReplicaTest, OnADeviceWithItsOwnMemoryTheResultsAreTheSame) {
 
 TEST_F(ReplicaTest, GradientsInDeviceMemoryStayThere) {
   kernels::FarDevice far;
-  const auto replica = Replica::Create(model_, {.from_logits = true}, far).value();
+  const auto replica = Replica::Create(model_, LossSpec{.from_logits = true}, far).value();
   const absl::Span<float> own = replica->device_gradients();
   ASSERT_EQ(own.size(), gradients_.size());
   const auto step = [&](absl::Span<float> gradients, const BatchView& batch) {
@@ -288,7 +288,7 @@ TEST_F(ReplicaTest, GradientsInDeviceMemoryStayThere) {
 
 TEST_F(ReplicaTest, UnpinReleasesPinnedMemory) {
   kernels::FarDevice far;
-  const auto replica = Replica::Create(model_, {.from_logits = true}, far).value();
+  const auto replica = Replica::Create(model_, LossSpec{.from_logits = true}, far).value();
   ASSERT_TRUE(replica->Pin(parameters_).ok());
   ASSERT_TRUE(replica->Pin(gradients_).ok());
   EXPECT_EQ(far.pinned(), 2);
@@ -313,7 +313,7 @@ TEST(Replica, AnOutputThatTheLossCannotTakeIsRefused) {
                       "m")
           .value();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
-  const auto status = Replica::Create(model, {}, *device).status();
+  const auto status = Replica::Create(model, LossSpec{}, *device).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the model's output [1] has only one score"));
 }
@@ -325,7 +325,7 @@ TEST(Replica, AnImageOfScoresHasALabelForEachPixel) {
                       "m")
           .value();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
-  const auto replica = Replica::Create(model, {.from_logits = true}, *device).value();
+  const auto replica = Replica::Create(model, LossSpec{.from_logits = true}, *device).value();
   const std::vector<float> parameters = model.InitialParameters(1), inputs(8),
                            labels = {0, 1, 2, 0, 1, 2, 0, 1};
   const auto result =
@@ -345,7 +345,7 @@ TEST(Replica, ABlockedLastLayerIsFlattenedCorrectly) {
           "m")
           .value();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
-  const auto replica = Replica::Create(model, {.from_logits = true}, *device).value();
+  const auto replica = Replica::Create(model, LossSpec{.from_logits = true}, *device).value();
   std::vector<float> parameters = model.InitialParameters(1);
   parameters[parameters.size() - 3] = 1;  // biases 1, 2, 0: the second class has the largest score
   parameters[parameters.size() - 2] = 2;

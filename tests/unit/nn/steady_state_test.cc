@@ -54,7 +54,7 @@ namespace {
 int LargeRequestsOfTenSteps(const std::string& file, int threads) {
   const Model model = Model::FromFile(file).value();
   const auto device = kernels::CreateCpuDevice(0, threads).value();
-  const auto replica = Replica::Create(model, {.from_logits = true}, *device).value();
+  const auto replica = Replica::Create(model, LossSpec{.from_logits = true}, *device).value();
   constexpr int64_t kExamples = 8;
   const std::vector<float> parameters = model.InitialParameters(1);
   std::vector<float> gradients(parameters.size());

@@ -99,7 +99,7 @@ class StageWorkerProcess {
                                          .plan = Plan("m"),
                                          .stop = [this] { return stop_.load(); }},
                                         {.model = model,
-                                         .loss = nn::kLogits,
+                                         .objective = nn::kLogits,
                                          .threads = devices_.pointers(),
                                          .locations = divided.On(task),
                                          .micro_batches = micro_batches})
@@ -158,7 +158,7 @@ class Group {
                                            "127.0.0.1:1", net::Transport::kShm, nullptr)});
     }
     leader_ = StageLeader::Create(std::move(options), {.model = model,
-                                                       .loss = nn::kLogits,
+                                                       .objective = nn::kLogits,
                                                        .threads = devices_.pointers(),
                                                        .locations = divided_.On(0),
                                                        .micro_batches = micro_batches})

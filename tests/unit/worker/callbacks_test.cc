@@ -35,7 +35,7 @@ class CallbacksTest : public testing::Test {
   ~CallbacksTest() override { std::filesystem::remove_all(directory_); }
 
   absl::StatusOr<Callbacks> Create(bool validation = true) {
-    const auto loss = *MakeLoss(options_, model_);
+    const auto loss = *MakeObjective(options_, model_);
     return Callbacks::Create(flags_, model_, *MakeMetrics(options_, model_, loss), validation);
   }
   // Runs an epoch for each value, with `name` as the only metric. Returns the first one that orders a stop,

@@ -24,7 +24,7 @@ class MirroredCompute : public testing::Test {
     auto compute = MakeCompute(
         {.options = options_,
          .model = model_,
-         .loss = nn::kLogits,
+         .objective = nn::kLogits,
          .request = {.cpu_devices = 2, .threads = 2, .task = {"worker", 0}},
          .makers = {
              .count_gpus = [] { return 2; },
@@ -98,7 +98,7 @@ class PeerCompute : public testing::Test {
     auto compute = MakeCompute(
         {.options = options_,
          .model = model_,
-         .loss = nn::kLogits,
+         .objective = nn::kLogits,
          .request = {.device = device, .threads = 1, .task = {"worker", 0}},
          .makers = {
              .count_gpus = [] { return 2; },

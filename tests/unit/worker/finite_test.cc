@@ -78,7 +78,8 @@ TEST_F(FiniteTest, OverflowNamesTheLayerAndTheLargestParameter) {
 
 TEST_F(FiniteTest, ReplicaReportsTheLayerThatOverflowed) {
   const auto device = *kernels::CreateCpuDevice(0, 1);
-  const auto replica = *nn::Replica::Create(model_, {.kind = kernels::LossKind::kMeanSquaredError}, *device);
+  const auto replica =
+      *nn::Replica::Create(model_, nn::LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device);
   std::vector<float> gradients(parameters_.size());
   const nn::BatchView batch = {.examples = 2, .inputs = FloatRows(2, inputs_), .targets = targets_};
   const auto run = [&] {

@@ -100,7 +100,7 @@ nn::Model CompiledWith(const std::string& metrics) {
 
 std::vector<std::string> NamesOf(const TrainOptions& options, const nn::Model& model) {
   std::vector<std::string> names;
-  const auto specs = MakeMetrics(options, model, MakeLoss(options, model).value());
+  const auto specs = MakeMetrics(options, model, MakeObjective(options, model).value());
   for (const nn::MetricSpec& spec : specs.value()) names.push_back(spec.name);
   return names;
 }
@@ -137,8 +137,9 @@ TEST(MakeMetrics, UnknownNameIsRefused) {
   TrainOptions options;
   options.metrics = "mse,r2";
   const nn::Model model = CompiledWith("null");
-  EXPECT_THAT(std::string(MakeMetrics(options, model, MakeLoss(options, model).value()).status().message()),
-              HasSubstr("metric 'r2' is not supported; supported: accuracy, "));
+  EXPECT_THAT(
+      std::string(MakeMetrics(options, model, MakeObjective(options, model).value()).status().message()),
+      HasSubstr("metric 'r2' is not supported; supported: accuracy, "));
 }
 
 TEST(MakeJob, ElasticJobHasAChiefAndNoFinalVersion) {

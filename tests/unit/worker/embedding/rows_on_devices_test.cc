@@ -96,8 +96,8 @@ class RowTraining {
     options_.embedding.tables = "all";
     options_.optimizer.name = "SGD";
     plan_.emplace(**PlanTables(options_, described_));
-    without_tables_ =
-        *nn::Replica::Create(plan_->model.model, {.kind = kernels::LossKind::kMeanSquaredError}, device);
+    without_tables_ = *nn::Replica::Create(
+        plan_->model.model, nn::LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, device);
     parameters_ = plan_->model.model.InitialParameters(1);
     // A device with its own memory records a step whose gradients are pinned.
     EXPECT_TRUE(without_tables_->Pin(gradients_.span()).ok());

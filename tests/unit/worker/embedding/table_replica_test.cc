@@ -182,8 +182,8 @@ TEST(TablesOfOneInput, HaveTheirOwnRowsAndGradients) {
   options.embedding.tables = "all";
   options.optimizer.name = "SGD";
   const TablePlan plan = **PlanTables(options, *described);
-  const auto without_tables =
-      *nn::Replica::Create(plan.model.model, {.kind = kernels::LossKind::kMeanSquaredError}, *device);
+  const auto without_tables = *nn::Replica::Create(
+      plan.model.model, nn::LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device);
   FakeRows rows;
   TableReplica replica(plan, *without_tables, rows, {});
   for (const std::vector<int64_t>& ids : {std::vector<int64_t>{7, 1, 7}, {3, 3, 2}}) {
@@ -283,8 +283,8 @@ class WeightedBags : public testing::Test {
     described_.emplace(*nn::Model::FromJson(json, "m.json"));
     options_.optimizer.name = "SGD";
     plan_.emplace(**PlanTables(options_, *described_));
-    without_tables_ =
-        *nn::Replica::Create(plan_->model.model, {.kind = kernels::LossKind::kMeanSquaredError}, *device_);
+    without_tables_ = *nn::Replica::Create(
+        plan_->model.model, nn::LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device_);
     for (const int64_t key : {0, 1, 2}) {
       rows_.Row(1, key, 2) = {static_cast<float>(2 * key + 1), static_cast<float>(2 * key + 2)};
     }

@@ -67,7 +67,7 @@ TEST(Predict, ReturnsLossAndMetricsWithTargets) {
                                    .parameters = SmallParameters(),
                                    .inputs = Countdown(4),
                                    .targets = &targets,
-                                   .loss = loss,
+                                   .objective = loss,
                                    .metrics = metrics});
   ASSERT_TRUE(prediction.ok()) << prediction.status();
   EXPECT_THAT(prediction->metrics,

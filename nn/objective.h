@@ -1,0 +1,78 @@
+// What training minimizes: the sum over the outputs of a model of their losses times weights.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kernels/ops.h"
+#include "nn/layer/compile_config.h"
+#include "nn/loss.h"
+#include "nn/model.h"
+
+namespace cairn::nn {
+
+// The loss of one output. Targets of an example are those of the losses, one loss after another.
+struct OutputLoss {
+  size_t output = 0;  // index in Model::outputs()
+  LossSpec loss{};
+  double weight = 1;
+  int64_t first_target = 0;  // the place of its first target in those of an example
+};
+
+// The contribution of examples to mean losses.
+struct LossTotals {
+  double loss = 0;  // sum over the examples of their weights times the objective
+  int64_t examples = 0;
+  // [loss of the objective] The same for each loss, without its weight. Empty if the model has one output.
+  absl::InlinedVector<double, 2> of_outputs{};
+
+  LossTotals& operator+=(const LossTotals& other);
+};
+
+class Objective {
+ public:
+  // The loss of the only output of a model.
+  Objective(const LossSpec& loss) : losses_({{.loss = loss}}) {}  // NOLINT(google-explicit-constructor)
+  // The losses and the weights of the outputs of `model`, [output]. An output without a loss has no targets.
+  // INVALID_ARGUMENT naming the output if a loss does not fit, or if there is none.
+  static absl::StatusOr<Objective> Create(const Model& model,
+                                          absl::Span<const std::optional<LossSpec>> losses,
+                                          absl::Span<const double> weights);
+
+  // An objective that accepts any outputs: the squared error of each.
+  static Objective ForAnyOutputs(const Model& model);
+
+  // In the order of the outputs; at least one.
+  const std::vector<OutputLoss>& losses() const { return losses_; }
+  // Whether the model has several outputs, so that losses and metrics are named by them.
+  bool several_outputs() const { return several_outputs_; }
+
+  // The loss number `index` for `batch` examples of `model`.
+  kernels::LossParams ParamsOf(size_t index, const Model& model, int64_t batch) const;
+  int64_t TargetsPerExample(const Model& model) const;
+  // INVALID_ARGUMENT naming the loss and the output if a loss does not fit the output.
+  absl::Status CheckOutputs(const Model& model) const;
+
+ private:
+  Objective(std::vector<OutputLoss> losses, bool several_outputs)
+      : losses_(std::move(losses)), several_outputs_(several_outputs) {}
+
+  std::vector<OutputLoss> losses_;
+  bool several_outputs_ = false;
+};
+
+// The index of the output that `key` of compile()'s argument `what` is for; INVALID_ARGUMENT naming both if there is none.
+absl::StatusOr<size_t> IndexOfOutput(const OutputKey& key, const Model& model, absl::string_view what);
+
+// The objective that compile() was given. NOT_FOUND if it has no loss; INVALID_ARGUMENT naming the output and the fault.
+absl::StatusOr<Objective> ObjectiveOf(const CompileConfig& compiled, const Model& model);
+
+}  // namespace cairn::nn
