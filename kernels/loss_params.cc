@@ -20,12 +20,17 @@ absl::Status Validate(const LossParams& params) {
     return absl::InvalidArgumentError(absl::StrCat("cannot compute a loss of ", outputs()));
   }
   for (const auto& [name, stride, floats] :
-       {std::tuple("outputs", params.output_stride, params.outputs_per_example()),
+       {std::tuple("outputs", params.output_stride,
+                   params.outputs_per_example() + (params.masked ? params.rows_per_example : 0)),
         std::tuple("targets", params.target_stride, params.targets_per_example())}) {
     if (stride == 0 || stride >= floats) continue;
     return absl::InvalidArgumentError(absl::StrCat("cannot compute a loss of ", floats, " ", name,
                                                    " per example, with a stride of ", stride));
   }
+  if (params.masked && params.output_stride == 0)
+    return absl::InvalidArgumentError(absl::StrCat(outputs(), ": a mask after them needs a stride"));
+  if (params.ignore_class.has_value() && params.kind != LossKind::kSparseCategoricalCrossentropy)
+    return absl::InvalidArgumentError("ignore_class needs class indices as targets");
   if (!std::isfinite(params.weight))
     return absl::InvalidArgumentError(absl::StrCat("weight ", params.weight, ": expected a number"));
   if (params.kind == LossKind::kSparseCategoricalCrossentropy && params.width > kMaxClasses) {
@@ -49,7 +54,8 @@ absl::Status Validate(const LossParams& params) {
         absl::StrCat(outputs(), ": an output must be two embeddings of equal width",
                      params.sampling_probability ? " and a sampling probability" : ""));
   }
-  const bool part = params.output_stride != 0 || params.target_stride != 0 || params.weight != 1;
+  const bool part = params.output_stride != 0 || params.target_stride != 0 || params.weight != 1 ||
+                    params.leaves_out_rows();
   if (params.kind == LossKind::kInBatchSoftmax && part) {
     return absl::InvalidArgumentError(absl::StrCat(
         outputs(), ": a loss over the items of a batch must be the only one, with the weight 1"));

@@ -27,6 +27,8 @@ constexpr LossOption kTemperature = {"temperature",
                                      [](LossSpec& loss, double value) { loss.temperature = value; }};
 constexpr LossOption kSamplingProbability = {
     "sampling_probability", [](LossSpec& loss, double value) { loss.sampling_probability = value != 0; }};
+constexpr LossOption kIgnoreClass = {
+    "ignore_class", [](LossSpec& loss, double value) { loss.ignore_class = static_cast<int64_t>(value); }};
 constexpr LossOption kDelta = {"delta", [](LossSpec& loss, double value) { loss.delta = value; }};
 
 struct LossRow {
@@ -41,7 +43,7 @@ constexpr LossRow kLosses[] = {
     {LossKind::kSparseCategoricalCrossentropy,
      "SparseCategoricalCrossentropy",
      "sparse_categorical_crossentropy",
-     {kFromLogits}},
+     {kFromLogits, kIgnoreClass}},
     {LossKind::kCategoricalCrossentropy,
      "CategoricalCrossentropy",
      "categorical_crossentropy",
@@ -136,7 +138,8 @@ kernels::LossParams MakeLossParams(const LossSpec& loss, const Shape& output, in
           .label_smoothing = loss.label_smoothing,
           .delta = loss.delta,
           .temperature = loss.temperature,
-          .sampling_probability = loss.sampling_probability};
+          .sampling_probability = loss.sampling_probability,
+          .ignore_class = loss.ignore_class};
 }
 
 absl::Status CheckOutput(const LossSpec& loss, const Shape& output) {
@@ -189,11 +192,16 @@ absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const Targe
   return absl::OkStatus();
 }
 
+bool IsIgnored(const LossSpec& loss, float target) {
+  return loss.ignore_class.has_value() && target == static_cast<float>(*loss.ignore_class);
+}
+
 std::string TargetFault(const LossSpec& loss, absl::Span<const float> target) {
   const bool sparse = TakesClassIndices(loss.kind);
   const bool shares =
       loss.kind == LossKind::kBinaryCrossentropy || loss.kind == LossKind::kCategoricalCrossentropy;
   for (const float value : target) {
+    if (IsIgnored(loss, value)) continue;
     const bool admitted = std::isfinite(value) && (!shares || (value >= 0 && value <= 1)) &&
                           (!sparse || (value >= 0 && value == std::floor(value)));
     if (admitted) continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -23,6 +24,7 @@ struct LossSpec {
   double delta = 1;            // above 0
   double temperature = 1;      // above 0
   bool sampling_probability = false;
+  std::optional<int64_t> ignore_class{};  // rows with this label are left out
 };
 
 // Parses compile_config's loss, or KerasObject{name} for a name from a flag. Accepts Keras' class names
@@ -55,6 +57,8 @@ struct TargetsInfo {
 // targets that are needed and the targets that the data set has.
 absl::Status CheckTargets(const LossSpec& loss, const Shape& output, const TargetsInfo& data);
 
+// Whether the loss leaves out a row with this target.
+bool IsIgnored(const LossSpec& loss, float target);
 // The fault of one example's target, such as "is -1; BinaryCrossentropy admits 0 to 1"; empty if the
 // loss admits the target. CheckTargets() checks class indices.
 std::string TargetFault(const LossSpec& loss, absl::Span<const float> target);

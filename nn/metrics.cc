@@ -273,6 +273,16 @@ absl::Span<const float> ColumnsOf(absl::Span<const float> values, int64_t exampl
   return memory;
 }
 
+// Leaves the rows out of the metric that the loss with these parameters leaves out.
+void LeaveOutRows(const kernels::LossParams& params, const ModelOutput& output, MetricSpec& spec) {
+  if (!params.leaves_out_rows()) return;
+  spec.params.rows_per_example = 1;
+  LeftOutRows& left_out = spec.left_out.emplace();
+  left_out.rows_per_example = params.rows_per_example;
+  if (params.masked) left_out.first_mask = output.begin + params.outputs_per_example();
+  if (params.ignore_class.has_value()) left_out.label = static_cast<float>(*params.ignore_class);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<MetricSpec>> ParseMetrics(absl::Span<const CompiledMetric> compiled,
@@ -311,19 +321,50 @@ absl::StatusOr<std::vector<MetricSpec>> MetricsOf(absl::Span<const CompiledMetri
     // Without any metrics of the file, each classification has the accuracy.
     const bool none = of_output.empty() && !compiled.empty();
     auto specs = none ? std::vector<MetricSpec>() : ParseMetrics(of_output, part.loss, output.shape);
-    if (!objective.several_outputs()) return specs;
-    if (!specs.ok()) return Annotate(specs.status(), absl::StrCat("output '", output.name, "'"));
+    if (!specs.ok() && objective.several_outputs())
+      return Annotate(specs.status(), absl::StrCat("output '", output.name, "'"));
+    CAIRN_RETURN_IF_ERROR(specs.status());
     if (objective.losses().size() > 1)
       all.push_back({.name = absl::StrCat(output.name, "_loss"), .better = Better::kLower, .loss = i});
     const kernels::LossParams params = objective.ParamsOf(i, model, 1);
     for (MetricSpec& spec : *specs) {
-      spec.name = absl::StrCat(output.name, "_", spec.name);
-      spec.outputs = {.first = output.begin, .count = params.outputs_per_example()};
-      spec.targets = {.first = part.first_target, .count = params.targets_per_example()};
+      if (objective.several_outputs()) spec.name = absl::StrCat(output.name, "_", spec.name);
+      if (model.joining_nodes() > 0) {
+        spec.outputs = {.first = output.begin, .count = params.outputs_per_example()};
+        spec.targets = {.first = part.first_target, .count = params.targets_per_example()};
+      }
+      LeaveOutRows(params, output, spec);
       all.push_back(std::move(spec));
     }
   }
   return all;
+}
+
+void MetricSet::KeepRows(const LeftOutRows& left_out, int64_t examples, absl::Span<const float> all_outputs,
+                         absl::Span<const float>& outputs, absl::Span<const float>& targets,
+                         absl::Span<const float>& weights) {
+  const int64_t rows = examples * left_out.rows_per_example;
+  if (rows == 0) return;
+  const int64_t width = static_cast<int64_t>(outputs.size()) / rows;
+  const int64_t targets_of_row = static_cast<int64_t>(targets.size()) / rows;
+  const int64_t stride = static_cast<int64_t>(all_outputs.size()) / examples;
+  std::vector<float> kept_outputs, kept_targets, kept_weights;
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t example = i / left_out.rows_per_example, row = i % left_out.rows_per_example;
+    const auto mask = static_cast<size_t>(example * stride + left_out.first_mask.value_or(0) + row);
+    if (left_out.first_mask.has_value() && all_outputs[mask] == 0) continue;
+    const auto target = targets.begin() + i * targets_of_row;
+    if (left_out.label.has_value() && *target == *left_out.label) continue;
+    kept_outputs.insert(kept_outputs.end(), outputs.begin() + i * width, outputs.begin() + (i + 1) * width);
+    kept_targets.insert(kept_targets.end(), target, target + targets_of_row);
+    if (!weights.empty()) kept_weights.push_back(weights[static_cast<size_t>(example)]);
+  }
+  outputs_ = std::move(kept_outputs);
+  targets_ = std::move(kept_targets);
+  weights_ = std::move(kept_weights);
+  outputs = outputs_;
+  targets = targets_;
+  weights = weights_;
 }
 
 MetricSet::MetricSet(absl::Span<const MetricSpec> specs) {
@@ -338,11 +379,14 @@ void MetricSet::Update(const BatchView& batch, const BatchResult& result) {
     if (entry.metric == nullptr) continue;
     const MetricSpec& spec = entry.spec;
     absl::Span<const float> outputs = result.outputs, targets = batch.targets;
+    absl::Span<const float> weights = spec.weighted ? batch.weights : absl::Span<const float>();
+    const absl::Span<const float> all = outputs;
     if (spec.outputs.count > 0) {
       outputs = ColumnsOf(outputs, batch.examples, spec.outputs, outputs_);
       targets = ColumnsOf(targets, batch.examples, spec.targets, targets_);
     }
-    entry.metric->Update(outputs, targets, spec.weighted ? batch.weights : absl::Span<const float>());
+    if (spec.left_out.has_value()) KeepRows(*spec.left_out, batch.examples, all, outputs, targets, weights);
+    entry.metric->Update(outputs, targets, weights);
   }
 }
 

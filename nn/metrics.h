@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,9 +25,17 @@
 
 namespace cairn::nn {
 
-// Numbers of each example that belong to one of several outputs of a model. `count` 0: the model has one output.
+// Numbers of each example that belong to one output of a model; `count` 0: all of them.
 struct Columns {
   int64_t first = 0, count = 0;
+};
+
+// The rows of an example that the loss leaves out, and with it the metrics. These take each other row as an example.
+struct LeftOutRows {
+  int64_t rows_per_example = 1;
+  std::optional<int64_t>
+      first_mask{};              // the place in its outputs of a number for each row, 0 for those left out
+  std::optional<float> label{};  // the target of rows that are left out
 };
 
 struct MetricSpec {
@@ -38,6 +47,7 @@ struct MetricSpec {
   // Which direction is an improvement, as Keras' callbacks decide it.
   Better better = Better::kHigher;
   Columns outputs{}, targets{};
+  std::optional<LeftOutRows> left_out{};
   // Without `make`: the mean of this loss of the objective.
   size_t loss = 0;
 };
@@ -70,13 +80,18 @@ class MetricSet {
   void Reset();
 
  private:
+  // Replaces the arguments of a metric by those of the rows that are not left out. `all_outputs`: those of the model.
+  void KeepRows(const LeftOutRows& left_out, int64_t examples, absl::Span<const float> all_outputs,
+                absl::Span<const float>& outputs, absl::Span<const float>& targets,
+                absl::Span<const float>& weights);
+
   struct Entry {
     MetricSpec spec;
     std::unique_ptr<Metric> metric;  // null for a loss
   };
   std::vector<Entry> entries_;
   LossTotals loss_;
-  std::vector<float> outputs_, targets_;  // of one of several outputs
+  std::vector<float> outputs_, targets_, weights_;  // of the metric that is updated
 };
 
 }  // namespace cairn::nn

@@ -54,6 +54,9 @@ struct ModelOutput {
   std::string name;   // that of its layer, or its key if the file has a dictionary of outputs; unique
   Shape shape;        // without the batch
   int64_t begin = 0;  // its first element among those of all outputs of an example
+  // Its time steps, the first axis, have a mask: a number for each step follows its elements, 0 for those that the loss
+  // leaves out.
+  bool masked = false;
 };
 
 // A group of Keras' files of weights, which are nested as the models are.
@@ -63,7 +66,7 @@ struct KerasGroup {
 };
 
 // One use of a layer in the network. Nodes are ordered: inputs come before their users, the output is last. Several
-// outputs are joined into one by nodes that the file does not have.
+// outputs, and their masks, are joined into one by nodes that the file does not have.
 struct Node {
   // Denotes an input of the model in Node::inputs: -1 is the first, -2 the second. Its own inverse.
   static constexpr int OfModelInput(int input) { return -1 - input; }
@@ -120,10 +123,10 @@ class Model {
   // Without the batch: the shape of the only input, or [elements of all inputs].
   Shape input_shape() const;
   const std::vector<ModelOutput>& outputs() const { return outputs_; }  // at least one
-  // Without the batch: the shape of the only output, or [elements of all outputs].
+  // Without the batch: the shape of the only output, or [elements of all outputs and their masks].
   const Shape& output_shape() const { return nodes_.back().output_shape; }
   const std::vector<Node>& nodes() const { return nodes_; }  // at least one
-  // The number of nodes at the end that join several outputs; 0 if there is one.
+  // The number of nodes at the end that join several outputs or masks; 0 if there is one output without a mask.
   size_t joining_nodes() const { return joining_nodes_; }
   const std::vector<ModelVariable>& variables() const { return variables_; }
   int64_t num_parameters() const { return num_parameters_; }

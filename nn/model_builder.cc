@@ -245,12 +245,13 @@ absl::Status ModelBuilder::CheckOutput(const NamedValue& output) const {
     return absl::InvalidArgumentError(
         absl::StrCat("config: output_layers: '", output.name, "' is not computed by the network"));
   }
-  if (!HasMask(output.value)) return absl::OkStatus();
+  if (!HasMask(output.value) || ShapeOf(output.value).rank() == 2) return absl::OkStatus();
   const Layer& layer = *model_.nodes_[static_cast<size_t>(output.value)].layer;
   return absl::InvalidArgumentError(absl::StrCat(
-      "layer '", layer.name(), "' (", layer.class_name(),
-      ") gives an output of the model, whose time steps have a mask (of mask_zero or Masking): "
-      "Keras' loss leaves masked steps out, which is not supported: end the mask, or remove it"));
+      "layer '", layer.name(), "' (", layer.class_name(), ") gives an output ",
+      ShapeOf(output.value).ToString(),
+      " of the model, whose time steps have a mask (of mask_zero or Masking): a loss can leave masked "
+      "steps out only of [steps,features]"));
 }
 
 absl::Status ModelBuilder::AddOutputs(absl::Span<const NamedValue> outputs) {
@@ -262,27 +263,46 @@ absl::Status ModelBuilder::AddOutputs(absl::Span<const NamedValue> outputs) {
     const Shape& shape = ShapeOf(output.value);
     model_.outputs_.push_back({.name = earlier == 0 ? output.name : absl::StrCat(output.name, "_", earlier),
                                .shape = shape,
-                               .begin = begin});
-    begin += shape.num_elements();
+                               .begin = begin,
+                               .masked = HasMask(output.value)});
+    begin += shape.num_elements() + (HasMask(output.value) ? shape[0] : 0);
   }
-  if (outputs.size() == 1) return absl::OkStatus();
+  if (outputs.size() == 1 && !HasMask(outputs[0].value)) return absl::OkStatus();
   const size_t before = model_.nodes_.size();
-  const auto add = [this](const char* class_name, const std::vector<int>& inputs) {
+  const auto add = [this](const char* class_name, std::vector<int> inputs) {
     const json config = json::object();
     ConfigReader reader(config);
-    const std::string name = "outputs";
-    return AddNode({.where = "the outputs", .name = name, .layer = FindLayer(class_name)(name, reader)},
-                   inputs);
+    return AddOwnNode(FindLayer(class_name)("outputs", reader), std::move(inputs), "");
   };
-  std::vector<int> flat;
+  const auto add_mask = [this](std::shared_ptr<const Layer> layer, std::vector<int> inputs) {
+    return AddOwnNode(std::move(layer), std::move(inputs), "");
+  };
+  std::vector<int> joined;
   for (const NamedValue& output : outputs) {
-    int& value = flat.emplace_back(output.value);
-    if (ShapeOf(value).rank() == 1) continue;
-    CAIRN_ASSIGN_OR_RETURN(value, add("Flatten", {value}));
+    joined.push_back(output.value);
+    if (ShapeOf(output.value).rank() != 1) {
+      CAIRN_ASSIGN_OR_RETURN(joined.back(), add("Flatten", {output.value}));
+    }
+    if (!HasMask(output.value)) continue;
+    CAIRN_ASSIGN_OR_RETURN(joined.emplace_back(), masks_.NodeOf(output.value, add_mask));
   }
-  CAIRN_RETURN_IF_ERROR(add("Concatenate", flat).status());
+  CAIRN_RETURN_IF_ERROR(add("Concatenate", std::move(joined)).status());
   model_.joining_nodes_ = model_.nodes_.size() - before;
   return absl::OkStatus();
+}
+
+absl::StatusOr<int> ModelBuilder::AddOwnNode(std::shared_ptr<const Layer> layer, std::vector<int> inputs,
+                                             const std::string& device) {
+  std::vector<Shape> shapes;
+  for (const int input : inputs) shapes.push_back(ShapeOf(input));
+  CAIRN_ASSIGN_OR_RETURN(Shape output, layer->OutputShape(shapes));
+  CAIRN_ASSIGN_OR_RETURN(output, Shape::FromUntrusted(output.dims()));
+  model_.nodes_.push_back({.layer = std::move(layer),
+                           .inputs = std::move(inputs),
+                           .output_shape = std::move(output),
+                           .variables = {},
+                           .device = device});
+  return static_cast<int>(model_.nodes_.size()) - 1;
 }
 
 absl::Status ModelBuilder::CheckTextInputs() const {
@@ -413,16 +433,8 @@ absl::Status ModelBuilder::CountCall() {
 absl::Status ModelBuilder::TakeMasks(Node& node) {
   const MaskUse use = node.layer->mask_use();
   if (use != MaskUse::kTakes && use != MaskUse::kTakesAndPasses) return absl::OkStatus();
-  const auto add = [&](std::shared_ptr<const Layer> layer, std::vector<int> inputs) -> absl::StatusOr<int> {
-    std::vector<Shape> shapes;
-    for (const int input : inputs) shapes.push_back(ShapeOf(input));
-    CAIRN_ASSIGN_OR_RETURN(Shape output, layer->OutputShape(shapes));
-    model_.nodes_.push_back({.layer = std::move(layer),
-                             .inputs = std::move(inputs),
-                             .output_shape = std::move(output),
-                             .variables = {},
-                             .device = node.device});
-    return static_cast<int>(model_.nodes_.size()) - 1;
+  const auto add = [&](std::shared_ptr<const Layer> layer, std::vector<int> inputs) {
+    return AddOwnNode(std::move(layer), std::move(inputs), node.device);
   };
   const std::vector<int> own = node.inputs;
   for (size_t i = 0; i < own.size(); ++i) {

@@ -78,7 +78,7 @@ class ModelBuilder {
   absl::Status CountCall();
 
   // Sets the outputs, after all nodes have been added. If there is one, it is that of the last node. INVALID_ARGUMENT
-  // if an output is an input, or has a mask, which the loss would have to read.
+  // if an output is an input, or has a mask and other axes than time steps and features.
   absl::Status AddOutputs(absl::Span<const NamedValue> outputs);
 
   // Orders the inputs, after all nodes have been added. INVALID_ARGUMENT if a ragged input or one of strings has a use
@@ -110,6 +110,9 @@ class ModelBuilder {
   absl::StatusOr<int> AddMappedInput(const ReadLayer& layer, int value);
   // Adds a node of `layer`, which is not only a map.
   absl::StatusOr<int> AddLayerNode(const ReadLayer& layer, const std::vector<int>& inputs);
+  // Adds a node of a layer without variables that the file does not have.
+  absl::StatusOr<int> AddOwnNode(std::shared_ptr<const Layer> layer, std::vector<int> inputs,
+                                 const std::string& device);
   // Adds the nodes of the masks that `node` takes, and makes them its inputs.
   absl::Status TakeMasks(Node& node);
   absl::Status CheckOutput(const NamedValue& output) const;

@@ -65,7 +65,8 @@ kernels::LossParams Objective::ParamsOf(size_t index, const Model& model, int64_
   const OutputLoss& part = losses_[index];
   kernels::LossParams params = MakeLossParams(part.loss, model.outputs()[part.output].shape, batch);
   params.weight = part.weight;
-  if (several_outputs_) {
+  params.masked = model.outputs()[part.output].masked;
+  if (model.joining_nodes() > 0) {
     params.output_stride = model.output_shape().num_elements();
     params.target_stride = TargetsPerExample(model);
   }

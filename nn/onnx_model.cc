@@ -31,9 +31,12 @@ std::vector<size_t> OutputNodes(const Model& model) {
   const size_t count = model.nodes().size() - model.joining_nodes();
   if (model.joining_nodes() == 0) return {count - 1};
   std::vector<size_t> nodes;
-  for (const int joined : model.nodes().back().inputs) {
-    const auto node = static_cast<size_t>(joined);
-    nodes.push_back(node < count ? node : static_cast<size_t>(model.nodes()[node].inputs[0]));
+  size_t next = 0;
+  for (const ModelOutput& output : model.outputs()) {
+    const auto joined = static_cast<size_t>(model.nodes().back().inputs[next]);
+    const bool flattened = output.shape.rank() != 1;
+    nodes.push_back(flattened ? static_cast<size_t>(model.nodes()[joined].inputs[0]) : joined);
+    next += output.masked ? 2 : 1;
   }
   return nodes;
 }

@@ -17,7 +17,7 @@ namespace {
 // The log lines of the primitives that one training step runs.
 std::vector<std::string> PrimitivesOfOneStep(const nn::Model& model, int64_t batch_size) {
   const auto device = kernels::CreateCpuDevice(0, 1).value();
-  const auto replica = nn::Replica::Create(model, {.from_logits = true}, *device).value();
+  const auto replica = nn::Replica::Create(model, nn::LossSpec{.from_logits = true}, *device).value();
   const std::vector<float> parameters = model.InitialParameters(1);
   std::vector<float> gradients(parameters.size());
   const std::vector<float> inputs(static_cast<size_t>(batch_size * model.input_shape().num_elements()), 0.5f);

@@ -365,6 +365,77 @@ TEST_P(LossConformance, APartOfAnExamplesOutputsGivesTheGradientOfThatPart) {
   }
 }
 
+// Rows that a mask or ignore_class leaves out: the loss is the mean over the others.
+TEST_P(LossConformance, RowsThatAreLeftOutHaveNoLoss) {
+  constexpr int64_t kBatch = 3, kRows = 4, kWidth = 5, kStride = kRows * kWidth + kRows;
+  const std::vector<bool> kept = {true,  false, true, true, false, false,
+                                  false, false, true, true, false, true};
+  for (const LossKind kind : kKinds) {
+    for (const bool by_label : {false, true}) {
+      if (by_label && kind != LossKind::kSparseCategoricalCrossentropy) continue;
+      SCOPED_TRACE(testing::Message() << static_cast<int>(kind) << " by_label " << by_label);
+      LossParams params = {.kind = kind, .batch = kBatch, .rows_per_example = kRows, .width = kWidth};
+      const bool labels = TakesClassIndices(kind);
+      Values outputs, targets, kept_outputs, kept_targets;
+      const Values random = RandomTensor({kBatch * kRows, kWidth}, 1).values;
+      for (int64_t i = 0; i < kBatch * kRows; ++i) {
+        Values row, target;
+        for (int64_t j = 0; j < kWidth; ++j) {
+          row.push_back(static_cast<float>(0.5 + 0.45 * random[static_cast<size_t>(i * kWidth + j)]));
+          if (!labels) target.push_back(static_cast<double>((i + j) % 2));
+        }
+        if (labels) target.push_back(static_cast<double>(i % kWidth));
+        if (kept[static_cast<size_t>(i)]) {
+          kept_outputs.insert(kept_outputs.end(), row.begin(), row.end());
+          kept_targets.insert(kept_targets.end(), target.begin(), target.end());
+        } else if (by_label) {
+          target[0] = -7;
+        }
+        outputs.insert(outputs.end(), row.begin(), row.end());
+        targets.insert(targets.end(), target.begin(), target.end());
+        if (!by_label && i % kRows == kRows - 1) {
+          for (int64_t row_of = i - kRows + 1; row_of <= i; ++row_of)
+            outputs.push_back(kept[static_cast<size_t>(row_of)] ? 1 : 0);
+        }
+      }
+      // The kept rows, as examples of one row.
+      const Result mean = Run({.kind = kind, .width = kWidth}, kept_outputs, kept_targets);
+      ASSERT_TRUE(mean.status.ok()) << mean.status;
+      params.masked = !by_label;
+      if (by_label) params.ignore_class = -7;
+      if (!by_label) params.output_stride = kStride;
+      auto op = device().ops().MakeLoss(params).value();
+      const auto outputs_memory = Put(outputs), targets_memory = Put(targets);
+      const auto gradient_memory = Put(Values(outputs.size(), 5));
+      LossSums sums;
+      absl::Status status =
+          op->Run(outputs_memory->data(), targets_memory->data(), nullptr, &sums, gradient_memory->data());
+      status.Update(device().Synchronize());
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_NEAR(sums.loss / kBatch, mean.sums.loss / static_cast<double>(mean.sums.examples), 1e-5);
+      const std::vector<float> gradient =
+          Get(*gradient_memory, {Shape{static_cast<int64_t>(outputs.size())}});
+      size_t next = 0;
+      for (int64_t i = 0; i < kBatch * kRows; ++i) {
+        const int64_t place = i / kRows * (by_label ? kRows * kWidth : kStride) + i % kRows * kWidth;
+        for (int64_t j = 0; j < kWidth; ++j) {
+          const float expected = kept[static_cast<size_t>(i)] ? mean.gradient[next++] : 0.0f;
+          ASSERT_NEAR(gradient[static_cast<size_t>(place + j)], expected, 1e-6) << i << ", " << j;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LossConformance, ABatchWithoutRowsHasNoLoss) {
+  const Result result =
+      Run({.rows_per_example = 2, .width = 3, .ignore_class = 1}, Values(12, 0.5), {1, 1, 1, 1});
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(result.sums.loss, 0);
+  EXPECT_EQ(result.sums.examples, 2);
+  for (const float value : result.gradient) EXPECT_EQ(value, 0);
+}
+
 TEST_P(LossConformance, WithoutGradientTheSumsAreTheSame) {
   const Values outputs = RandomTensor({7, 10}, 1).values;
   for (LossKind kind : kKinds) {
@@ -455,6 +526,9 @@ TEST_P(LossConformance, InvalidParametersAreRefused) {
            LossParams{.kind = LossKind::kMeanSquaredError, .batch = 1, .width = 4, .target_stride = 3},
            LossParams{.batch = 1, .width = 4, .weight = std::numeric_limits<double>::infinity()},
            LossParams{.kind = LossKind::kInBatchSoftmax, .batch = 2, .width = 4, .weight = 2},
+           LossParams{.batch = 1, .width = 4, .masked = true},
+           LossParams{.batch = 1, .width = 4, .output_stride = 4, .masked = true},
+           LossParams{.kind = LossKind::kHuber, .batch = 1, .width = 4, .ignore_class = 0},
        }) {
     EXPECT_EQ(device().ops().MakeLoss(params).status().code(), absl::StatusCode::kInvalidArgument);
   }

@@ -148,7 +148,7 @@ TEST_P(NetworkConformance, GradientsAgreeWithFiniteDifferences) {
         parameters[static_cast<size_t>(variable.offset + i)] = random.NextUniform(-0.3f, 0.3f);
       }
     }
-    auto replica = nn::Replica::Create(model, {.from_logits = !softmax}, device()).value();
+    auto replica = nn::Replica::Create(model, nn::LossSpec{.from_logits = !softmax}, device()).value();
     std::vector<float> gradients(parameters.size(), std::numeric_limits<float>::quiet_NaN());
     const auto result = replica->ForwardBackward(parameters, Batch(), absl::MakeSpan(gradients), [](int) {});
     ASSERT_TRUE(result.ok()) << result.status();
@@ -179,7 +179,7 @@ TEST_P(NetworkConformance, GradientsAgreeWithFiniteDifferences) {
 TEST_P(NetworkConformance, RaggedBatchesOfAnyNumberOfValuesTakeTheSameReplica) {
   const nn::Model model = nn::Model::FromJson(kRagged, "ragged").value();
   const std::vector<float> parameters = model.InitialParameters(3), labels = {0, 1, 2, 3, 0};
-  auto replica = nn::Replica::Create(model, {.from_logits = true}, device()).value();
+  auto replica = nn::Replica::Create(model, nn::LossSpec{.from_logits = true}, device()).value();
   AlignedBuffer gradients(1024);  // pinned memory must not share a page with other data
   ASSERT_TRUE(replica->Pin(gradients.span()).ok());
   const absl::Span<float> used = gradients.span().first(parameters.size());
@@ -213,7 +213,7 @@ TEST_P(NetworkConformance, RepeatingAStepGivesTheSameBits) {
   const nn::Model model = MakeModel(false);
   const std::vector<float> parameters = model.InitialParameters(3);
   std::vector<float> first(parameters.size()), second(parameters.size());
-  auto replica = nn::Replica::Create(model, {.from_logits = true}, device()).value();
+  auto replica = nn::Replica::Create(model, nn::LossSpec{.from_logits = true}, device()).value();
   const auto once = replica->ForwardBackward(parameters, Batch(), absl::MakeSpan(first), [](int) {});
   const auto twice = replica->ForwardBackward(parameters, Batch(), absl::MakeSpan(second), [](int) {});
   ASSERT_TRUE(once.ok() && twice.ok());
@@ -221,7 +221,7 @@ TEST_P(NetworkConformance, RepeatingAStepGivesTheSameBits) {
   EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(float)), 0);
 
   auto other_device = GetParam()->create();
-  auto other = nn::Replica::Create(model, {.from_logits = true}, *other_device).value();
+  auto other = nn::Replica::Create(model, nn::LossSpec{.from_logits = true}, *other_device).value();
   ASSERT_TRUE(other->ForwardBackward(parameters, Batch(), absl::MakeSpan(second), [](int) {}).ok());
   EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(float)), 0);
 }
@@ -236,7 +236,7 @@ class NetworkIn16Bits : public NetworkConformance {
   };
   static Step Run(kernels::Device& device, const nn::Model& model, const std::vector<float>& parameters,
                   const nn::BatchView& batch) {
-    auto replica = nn::Replica::Create(model, {.from_logits = true}, device).value();
+    auto replica = nn::Replica::Create(model, nn::LossSpec{.from_logits = true}, device).value();
     Step step = {.gradients = std::vector<float>(parameters.size(), std::numeric_limits<float>::quiet_NaN())};
     const auto result =
         replica->ForwardBackward(parameters, batch, absl::MakeSpan(step.gradients), [](int) {});

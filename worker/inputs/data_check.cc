@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
@@ -82,20 +84,29 @@ class LossTargets {
                             .num_classes = all.num_classes,
                             .position_classes = all.position_classes,
                             .shape = all.shape};
-    if (!several_) return info;
-    info = {.num_targets = params_.targets_per_example()};
-    int64_t& classes = info.num_targets == 1 ? info.num_classes : info.position_classes;
-    for (int64_t i = 0; i < size(); ++i) {
-      const int64_t of_example = data::ClassesIn((*this)[i]);
-      classes = std::max(classes, of_example);
-      if (of_example > 0) continue;
-      classes = 0;
-      break;
-    }
+    if (!several_ && !part_.loss.ignore_class.has_value()) return info;
+    if (several_) info = {.num_targets = params_.targets_per_example()};
+    (info.num_targets == 1 ? info.num_classes : info.position_classes) = CountClasses();
     return info;
   }
 
  private:
+  // The largest class index + 1, without rows that the loss leaves out; 0 if the targets are not class indices.
+  int64_t CountClasses() const {
+    int64_t classes = 0;
+    std::vector<float> kept;
+    for (int64_t i = 0; i < size(); ++i) {
+      const absl::Span<const float> targets = (*this)[i];
+      kept.clear();
+      absl::c_copy_if(targets, std::back_inserter(kept),
+                      [this](float target) { return !nn::IsIgnored(part_.loss, target); });
+      const int64_t of_example = data::ClassesIn(kept);
+      if (of_example == 0 && !kept.empty()) return 0;
+      classes = std::max(classes, of_example);
+    }
+    return classes;
+  }
+
   const nn::OutputLoss& part_;
   const kernels::LossParams params_;
   const nn::ModelOutput& output_;
@@ -109,7 +120,7 @@ std::string FirstLabelFrom(const LossTargets& targets, int64_t limit) {
   if (std::max(info.num_classes, info.position_classes) <= limit) return "";
   for (int64_t i = 0; i < targets.size(); ++i) {
     for (const float label : targets[i]) {
-      if (label >= static_cast<float>(limit))
+      if (label >= static_cast<float>(limit) && !nn::IsIgnored(targets.loss(), label))
         return absl::StrCat("; first: ", targets.NameOf(i), " has ", label);
     }
   }

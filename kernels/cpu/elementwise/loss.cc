@@ -57,17 +57,23 @@ class CpuLoss final : public Loss {
 
   absl::Status Run(const float* outputs, const float* targets, const float* weights, LossSums* sums,
                    float* doutputs) override {
-    if (params_.kind == LossKind::kSparseCategoricalCrossentropy) CAIRN_RETURN_IF_ERROR(CheckLabels(targets));
+    const float row_weight = params_.leaves_out_rows() ? WeightOfRows(outputs, targets) : 1;
+    if (params_.kind == LossKind::kSparseCategoricalCrossentropy)
+      CAIRN_RETURN_IF_ERROR(CheckLabels(outputs, targets));
     *sums = {.examples = params_.batch};
     const int64_t targets_per_row = params_.targets_per_example() / params_.rows_per_example;
     for (int64_t example = 0; example < params_.batch; ++example) {
-      const float weight = weights == nullptr ? 1.0f : weights[example];
+      const float weight = row_weight * (weights == nullptr ? 1.0f : weights[example]);
       const float* output = outputs + example * output_stride_;
       const float* target = targets + example * target_stride_;
       float* doutput = doutputs == nullptr ? nullptr : doutputs + example * output_stride_;
       double loss = 0;
       for (int64_t row = 0; row < params_.rows_per_example; ++row) {
-        loss += Row(output, target, weight * scale_, doutput);
+        if (IsLeftOut(outputs, targets, example, row)) {
+          if (doutput != nullptr) std::fill_n(doutput, params_.width, 0.0f);
+        } else {
+          loss += Row(output, target, weight * scale_, doutput);
+        }
         output += params_.width;
         target += targets_per_row;
         if (doutput != nullptr) doutput += params_.width;
@@ -78,11 +84,29 @@ class CpuLoss final : public Loss {
   }
 
  private:
-  absl::Status CheckLabels(const float* labels) const {
+  bool IsLeftOut(const float* outputs, const float* targets, int64_t example, int64_t row) const {
+    if (params_.masked && outputs[example * output_stride_ + params_.outputs_per_example() + row] == 0)
+      return true;
+    return params_.ignore_class.has_value() &&
+           targets[example * target_stride_ + row] == static_cast<float>(*params_.ignore_class);
+  }
+
+  // The weight of each row that is not left out: all rows over these. 0 if there are none.
+  float WeightOfRows(const float* outputs, const float* targets) const {
+    int64_t kept = 0;
+    for (int64_t example = 0; example < params_.batch; ++example) {
+      for (int64_t row = 0; row < params_.rows_per_example; ++row)
+        kept += IsLeftOut(outputs, targets, example, row) ? 0 : 1;
+    }
+    const auto rows = static_cast<double>(params_.batch * params_.rows_per_example);
+    return kept == 0 ? 0 : static_cast<float>(rows / static_cast<double>(kept));
+  }
+
+  absl::Status CheckLabels(const float* outputs, const float* labels) const {
     for (int64_t i = 0; i < params_.batch * params_.rows_per_example; ++i) {
       const int64_t example = i / params_.rows_per_example, row = i % params_.rows_per_example;
       const float label = labels[example * target_stride_ + row];
-      if (IsClassIndex(label, params_.width)) continue;
+      if (IsClassIndex(label, params_.width) || IsLeftOut(outputs, labels, example, row)) continue;
       return BadLabelError(params_, i, label);
     }
     return absl::OkStatus();

@@ -7,6 +7,7 @@
 
 #include "common/core/status.h"
 #include "kernels/cuda/blocks/launch.h"
+#include "kernels/cuda/blocks/reduce.h"
 #include "kernels/cuda/blocks/rows.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/runtime/context.h"
@@ -20,18 +21,28 @@ namespace {
 // The arguments of a launch, except the formula. A row consists of the outputs that share a sum: the classes
 // of a categorical loss, otherwise all outputs of an example. A long row is divided into pieces.
 struct Batch {
-  int64_t width = 0;                             // outputs in a row
-  int64_t piece = 0;                             // outputs in a piece; the last piece of a row may have fewer
-  int64_t pieces = 1;                            // pieces in a row
-  int64_t row_targets = 0;                       // floats in the target of a row
-  int64_t output_stride = 0, target_stride = 0;  // floats from an example to the next
-  int64_t example_rows = 1;                      // rows in an example
-  double terms = 1;                              // the divisor of an example's sum
-  float scale = 1;  // the factor of a term's gradient, if the example has weight 1
+  int64_t width = 0;        // outputs in a row
+  int64_t piece = 0;        // outputs in a piece; the last piece of a row may have fewer
+  int64_t pieces = 1;       // pieces in a row
+  int64_t row_targets = 0;  // floats in the target of a row
+  // Floats from an example to the next.
+  int64_t output_stride = 0, target_stride = 0;
+  int64_t example_rows = 1;  // rows in an example
+  double terms = 1;          // the divisor of an example's sum
+  float scale = 1;           // the factor of a term's gradient, if the example has weight 1
+  int64_t examples = 0;
+  bool masked = false, ignores = false;
+  float ignored = 0;  // the label of rows that are left out
   const float* outputs = nullptr;
   const float* targets = nullptr;
-  const float* weights = nullptr;  // or null
-  float* doutputs = nullptr;       // or null
+  const float* weights = nullptr;     // or null
+  float* doutputs = nullptr;          // or null
+  const float* row_weight = nullptr;  // of rows that are not left out; null: 1
+
+  __device__ bool LeavesOut(int64_t example, int64_t row) const {
+    if (masked && outputs[example * output_stride + example_rows * width + row] == 0) return true;
+    return ignores && targets[example * target_stride + row] == ignored;
+  }
 };
 
 // The piece of a row that this thread works on; empty for a thread without a piece.
@@ -185,6 +196,19 @@ struct OfElements {
   }
 };
 
+// Writes the weight of each row that is not left out: all rows over these, or 0 if there are none. One block.
+// Deterministic.
+__global__ void WeighRows(Batch batch, float* row_weight) {
+  double kept = 0;
+  const int64_t rows = batch.examples * batch.example_rows;
+  for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
+    const int64_t example = i / batch.example_rows;
+    if (!batch.LeavesOut(example, i - example * batch.example_rows)) kept += 1;
+  }
+  kept = ReduceBlock(kept, Sum());
+  if (threadIdx.x == 0) *row_weight = kept == 0 ? 0 : static_cast<float>(static_cast<double>(rows) / kept);
+}
+
 // The threads are mapped to rows or their pieces. Blocks write their sums to `partials` [blocks], and the
 // last block adds them and writes the host's `loss`. An invalid label is reported to `fault` and adds
 // nothing. Deterministic.
@@ -207,11 +231,15 @@ __global__ void RunLoss(RowPlan plan, Batch batch, Formula formula, double* part
       piece.output += place;
       piece.target = batch.targets + example * batch.target_stride + in_example * batch.row_targets + begin;
       if (batch.doutputs != nullptr) piece.doutput += place;
-      const float w = batch.weights == nullptr ? 1.0f : batch.weights[example];
+      float w = batch.weights == nullptr ? 1.0f : batch.weights[example];
+      if (batch.row_weight != nullptr) {
+        piece.present = !batch.LeavesOut(example, in_example);
+        w *= piece.present ? *batch.row_weight : 0.0f;
+      }
       piece.scale = w * batch.scale;
       weight = double{w};
       if constexpr (Formula::kLabels) {
-        if (!IsClassIndex(*piece.target, batch.width)) {
+        if (piece.present && !IsClassIndex(*piece.target, batch.width)) {
           if (plan.rank() == 0) NoteFault(fault, row, *piece.target);
           piece.present = false;
         }
@@ -248,6 +276,11 @@ class CudaLoss final : public Loss, public Delivery {
     batch.targets = targets;
     batch.weights = weights;
     batch.doutputs = doutputs;
+    if (params_.leaves_out_rows()) {
+      float* const row_weight = counter_->data() + 1;
+      CAIRN_RETURN_IF_ERROR(CAIRN_LAUNCH(WeighRows, 1, kBlock, 0, context_.stream(), batch, row_weight));
+      batch.row_weight = row_weight;
+    }
     CAIRN_RETURN_IF_ERROR(Launch(batch));
     to_ = sums;
     context_.Expect(*this);
@@ -310,8 +343,8 @@ class CudaLoss final : public Loss, public Delivery {
   const LossParams params_;
   const Batch batch_;  // without pointers
   const RowPlan plan_;
-  const bool packed_;  // outputs are read 16 bytes at a time
-  const std::unique_ptr<DeviceMemory> counter_;
+  const bool packed_;                            // outputs are read 16 bytes at a time
+  const std::unique_ptr<DeviceMemory> counter_;  // then the weight of rows that are not left out
   Results results_;
   LossSums* to_ = nullptr;  // the destination of the last Run()
 };
@@ -328,8 +361,14 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParam
     return absl::UnimplementedError("more than 2^32 labels are not supported");
   }
   Batch batch;
-  batch.example_rows = categorical ? params.rows_per_example : 1;
-  batch.width = categorical ? params.width : params.rows_per_example * params.width;
+  // Rows that are left out are rows of the loss.
+  const bool by_rows = categorical || params.leaves_out_rows();
+  batch.example_rows = by_rows ? params.rows_per_example : 1;
+  batch.width = by_rows ? params.width : params.outputs_per_example();
+  batch.examples = params.batch;
+  batch.masked = params.masked;
+  batch.ignores = params.ignore_class.has_value();
+  batch.ignored = static_cast<float>(params.ignore_class.value_or(0));
   batch.row_targets = params.targets_per_example() / batch.example_rows;
   constexpr int64_t kPiece = 4096;
   batch.piece = categorical ? batch.width : std::min(batch.width, kPiece);
@@ -350,7 +389,7 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParam
     plan = RowPlan::Make(rows, units, kBlocksOfMultiprocessor * context.multiprocessors());
   }
   CAIRN_RETURN_IF_ERROR(context.ReserveScratch(plan.grid * int64_t{sizeof(double)}));
-  CAIRN_ASSIGN_OR_RETURN(auto counter, context.Allocate(1, "loss: counter"));
+  CAIRN_ASSIGN_OR_RETURN(auto counter, context.Allocate(2, "loss: counter"));
   Results results;
   CAIRN_ASSIGN_OR_RETURN(results.fault, Fault::Create());
   CAIRN_ASSIGN_OR_RETURN(results.loss, PinnedArray<double>::Create(1));

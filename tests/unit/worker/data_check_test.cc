@@ -17,14 +17,14 @@ using kernels::LossKind;
 TEST(CheckClassNames, ClassNamesAreRefusedForARegression) {
   const std::vector<std::string> names = {"cold", "hot"};
   for (const LossKind kind : {LossKind::kMeanSquaredError, LossKind::kMeanAbsoluteError, LossKind::kHuber}) {
-    const absl::Status status = CheckClassNames({.kind = kind}, names);
+    const absl::Status status = CheckClassNames(nn::LossSpec{.kind = kind}, names);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()),
                 ::testing::HasSubstr("the labels are names of 2 classes: 0 'cold', 1 'hot'"));
-    EXPECT_TRUE(CheckClassNames({.kind = kind}, {}).ok()) << "labels that are numbers";
+    EXPECT_TRUE(CheckClassNames(nn::LossSpec{.kind = kind}, {}).ok()) << "labels that are numbers";
   }
   for (const LossKind kind : {LossKind::kSparseCategoricalCrossentropy, LossKind::kBinaryCrossentropy}) {
-    EXPECT_TRUE(CheckClassNames({.kind = kind}, names).ok());
+    EXPECT_TRUE(CheckClassNames(nn::LossSpec{.kind = kind}, names).ok());
   }
 }
 
@@ -54,7 +54,7 @@ absl::Status Check(LossKind kind, int units, std::vector<float> targets) {
                    R"(, "input_shape": [1]}}]}})"),
       "model");
   std::vector<std::string> remarks;
-  return CheckDataset(model, {.kind = kind}, Amounts(std::move(targets)), remarks);
+  return CheckDataset(model, nn::LossSpec{.kind = kind}, Amounts(std::move(targets)), remarks);
 }
 
 TEST(CheckDataset, NegativeTargetsAreAcceptedForARegression) {
