@@ -46,6 +46,9 @@ constexpr MetricOption kMetricFromLogits = {
 constexpr MetricOption kMetricSmoothing = {
     "label_smoothing", 0, 1, false,
     [](MetricParams& params, double value) { params.label_smoothing = value; }};
+constexpr MetricOption kMaskToken = {
+    "mask_token_id", 0, 1 << 24, true,
+    [](MetricParams& params, double value) { params.mask_token_id = static_cast<int64_t>(value); }};
 constexpr MetricOption kNotMultiLabel = {"multi_label", 0, 0, true, KeepDefault};
 constexpr MetricOption kNotFromSortedIds = {"from_sorted_ids", 0, 0, true, KeepDefault};
 
@@ -106,6 +109,14 @@ constexpr MetricRow kMetrics[] = {
      Better::kLower},
     {"HitRate", "hit_rate", kAny, MakeHitRate, {kK, kListSize}},
     {"NDCG", "ndcg", kAny, MakeNdcg, {kK, kListSize}},
+    {"Perplexity",
+     "perplexity",
+     kClassIndices,
+     MakePerplexity,
+     {kMetricFromLogits, kMaskToken},
+     nullptr,
+     {},
+     Better::kLower},
     {"Precision", "precision", kOnePerOutput, MakePrecision, {kThresholds}},
     {"Recall", "recall", kOnePerOutput, MakeRecall, {kThresholds}},
     {"TruePositives", "true_positives", kOnePerOutput, MakeTruePositives, {kThresholds}},
@@ -251,6 +262,7 @@ absl::StatusOr<MetricSpec> ParseMetric(const CompiledMetric& compiled, const Los
   }
   MetricSpec spec = {
       .weighted = compiled.weighted, .make = row->make, .params = shape, .better = row->better};
+  if (row->make == MakePerplexity) spec.params.from_logits = loss.from_logits;  // unless the option is given
   if (row->targets == kAny) spec.params = RankingParams(*row, targets, shape);
   CAIRN_RETURN_IF_ERROR(Annotate(SetOptions(metric, *row, spec.params), what));
   if (row->targets == kAny && !ListSizeFault(spec.params).empty()) {

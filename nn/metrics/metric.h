@@ -31,8 +31,10 @@ struct MetricParams {
   Candidates candidates = Candidates::kOutputs;  // HitRate, NDCG
   int64_t num_thresholds = 0;                    // AUC: at least 2, or 0 for every score (the exact area)
   bool precision_recall = false;                 // AUC: of the precision-recall curve, not the ROC curve
-  bool from_logits = false;                      // AUC, BinaryCrossentropy: outputs go through a sigmoid
-  double label_smoothing = 0;                    // BinaryCrossentropy, in [0, 1]
+  // Outputs are logits: they go through a sigmoid (AUC, BinaryCrossentropy) or a softmax (Perplexity).
+  bool from_logits = false;
+  int64_t mask_token_id = -1;  // Perplexity: targets that do not count; -1: none
+  double label_smoothing = 0;  // BinaryCrossentropy, in [0, 1]
 };
 
 class Metric {
@@ -65,6 +67,8 @@ std::unique_ptr<Metric> MakeBinaryCrossentropy(const MetricParams& params);
 std::unique_ptr<Metric> MakeMeanSquaredError(const MetricParams& params);
 std::unique_ptr<Metric> MakeMeanAbsoluteError(const MetricParams& params);
 std::unique_ptr<Metric> MakeRootMeanSquaredError(const MetricParams& params);
+// Defined in perplexity.cc.
+std::unique_ptr<Metric> MakePerplexity(const MetricParams& params);
 // Defined in ranking.cc.
 std::unique_ptr<Metric> MakeHitRate(const MetricParams& params);
 std::unique_ptr<Metric> MakeNdcg(const MetricParams& params);

@@ -109,6 +109,36 @@ TEST(Accuracy, SparseCategoricalAccuracyMatchesKeras) {
   EXPECT_NEAR(ValueOf(top, examples), 0.3, kTolerance);
 }
 
+// The expected values are those of keras_hub 0.32.
+TEST(Perplexity, MatchesKerasHub) {
+  Examples examples = {LossKind::kSparseCategoricalCrossentropy,
+                       {2, 3},
+                       {1, 2, 0.5f, 0, -1, 3, 2, 2, 2, 0.25f, 4, -2},
+                       {1, 2, 0, 0}};
+  const KerasObject of_logits = {.class_name = "Perplexity", .config = {{"from_logits", 1}}};
+  EXPECT_NEAR(ValueOf(of_logits, examples), 3.86179614, kTolerance);
+  const KerasObject masked = {.class_name = "Perplexity",
+                              .config = {{"from_logits", 1}, {"mask_token_id", 0}}};
+  EXPECT_NEAR(ValueOf(masked, examples), 1.30359566, kTolerance);
+  examples.weights = {1, 3};
+  EXPECT_NEAR(ValueOf(of_logits, examples), 6.64679813, kTolerance);
+  examples.weights = {};
+  examples.outputs = {0.5f, 0.3f, 0.2f, 0, 0, 1, 0.2f, 0.2f, 0.4f, 1, 0, 0};
+  EXPECT_NEAR(ValueOf(MetricOfName("perplexity"), examples), 1.91088569, kTolerance);
+}
+
+TEST(Perplexity, TakesLogitsIfTheLossDoes) {
+  const LossSpec loss = {.kind = LossKind::kSparseCategoricalCrossentropy, .from_logits = true};
+  const std::vector<CompiledMetric> compiled = {
+      {MetricOfName("perplexity")}, {{.class_name = "Perplexity", .config = {{"from_logits", 0}}}}};
+  const auto specs = ParseMetrics(compiled, loss, {4, 3});
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_TRUE((*specs)[0].params.from_logits);
+  EXPECT_FALSE((*specs)[1].params.from_logits) << "the option is given";
+  EXPECT_EQ((*specs)[0].better, Better::kLower);
+  EXPECT_THAT(FaultOf(MetricOfName("perplexity")), HasSubstr("needs class indices"));
+}
+
 TEST(Accuracy, TheFirstOfEqualOutputsIsThePrediction) {
   const Shape three = {3};
   const Floats outputs = {1, 2, 2, 0, 0, 0};
@@ -519,13 +549,13 @@ TEST(ParseMetrics, DuplicateNamesAreChangedAsInKeras) {
 }
 
 TEST(ParseMetrics, AnUnknownMetricIsRefusedWithTheSupportedOnes) {
-  EXPECT_EQ(
-      FaultOf(MetricOfName("F1Score")),
-      "metric 'F1Score' is not supported; supported: accuracy, BinaryAccuracy, CategoricalAccuracy, "
-      "SparseCategoricalAccuracy, TopKCategoricalAccuracy, SparseTopKCategoricalAccuracy, AUC, "
-      "BinaryCrossentropy, HitRate, NDCG, Precision, Recall, TruePositives, TrueNegatives, FalsePositives, "
-      "FalseNegatives, MeanSquaredError, "
-      "MeanAbsoluteError, RootMeanSquaredError");
+  EXPECT_EQ(FaultOf(MetricOfName("F1Score")),
+            "metric 'F1Score' is not supported; supported: accuracy, BinaryAccuracy, CategoricalAccuracy, "
+            "SparseCategoricalAccuracy, TopKCategoricalAccuracy, SparseTopKCategoricalAccuracy, AUC, "
+            "BinaryCrossentropy, HitRate, NDCG, Perplexity, Precision, Recall, TruePositives, TrueNegatives, "
+            "FalsePositives, "
+            "FalseNegatives, MeanSquaredError, "
+            "MeanAbsoluteError, RootMeanSquaredError");
 }
 
 TEST(ParseMetrics, UnsupportedOptionsAreRefusedByName) {
