@@ -35,6 +35,9 @@ constexpr Format kFormats[] = {
     {"mnist.npz, or a .npz file itself (with x_train, y_train, x_test, y_test)", &LoadNpz, false},
     {"x_train.npy, y_train.npy, x_test.npy, y_test.npy", &LoadNpyDirectory, false},
     {"TorchRec's day_0_dense.npy, day_0_sparse.npy, day_0_labels.npy, day_1_...", &LoadTorchrecNpy, false},
+    {"tokens: train.bin or train.npy, and test... or val..., or such a file itself, for a model of one "
+     "integer input",
+     &LoadTokens, false},
     {"CIFAR's data_batch_1.bin ... and test_batch.bin, or train.bin and test.bin", &LoadCifar, false},
     {"train.csv and test.csv or validation.csv, or a .csv file itself; or the same with .tsv or .inter; or "
      "u.data",
@@ -72,10 +75,11 @@ struct TrainingFile {
   const char* kind;
 };
 constexpr TrainingFile kTrainingFiles[] = {
-    {"train-images", "ubyte"}, {"mnist", ".npz"},      {"x_train", ".npy"},   {"X_train", ".npy"},
-    {"data_batch", ".bin"},    {"train", ".bin"},      {"train", ".csv"},     {"train", ".tsv"},
-    {"train", ".inter"},       {"train", ".tfrecord"}, {"train.txt", ".txt"}, {"day_", "day_"},
-    {"train", ".libsvm"},      {"train", ".svm"},      {"train", ".libffm"},  {"train", ".ffm"},
+    {"train-images", "ubyte"}, {"mnist", ".npz"},    {"x_train", ".npy"},    {"X_train", ".npy"},
+    {"data_batch", ".bin"},    {"train", ".bin"},    {"train", ".csv"},      {"train", ".tsv"},
+    {"train", ".inter"},       {"train", ".npy"},    {"train", ".tfrecord"}, {"train.txt", ".txt"},
+    {"day_", "day_"},          {"train", ".libsvm"}, {"train", ".svm"},      {"train", ".libffm"},
+    {"train", ".ffm"},
 };
 
 // The kind of the training set file `name`; null if no training set file has such a name.
@@ -185,9 +189,11 @@ absl::Status SpreadByteInputs(const DataOptions& options, Split& split) {
 
 // Applies options.label_threshold to the targets of `split`, if it has any.
 absl::Status UseThreshold(const DataOptions& options, Split& split) {
-  if (!options.label_threshold || split.targets.values.empty()) return absl::OkStatus();
-  const absl::Status applied = split.class_names.empty()
-                                   ? ApplyThreshold(*options.label_threshold, split.targets)
+  const bool any = !split.targets.values.empty() || split.target_rows != nullptr;
+  if (!options.label_threshold || !any) return absl::OkStatus();
+  const absl::Status applied =
+      split.target_rows != nullptr ? absl::InvalidArgumentError("needs labels, but the targets are tokens")
+      : split.class_names.empty()  ? ApplyThreshold(*options.label_threshold, split.targets)
                                    : absl::InvalidArgumentError("needs numbers, but the labels are words");
   CAIRN_RETURN_IF_ERROR(Annotate(applied, absl::StrCat(split.targets_name, ": --label_threshold")));
   const auto positives = std::count(split.targets.values.begin(), split.targets.values.end(), 1.0f);
@@ -280,6 +286,7 @@ absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& given) {
   data.class_names = splits.train.class_names;
   data.remarks = std::move(splits.remarks);
   data.notes = std::move(splits.notes);
+  data.tokens = std::move(splits.tokens);
   if (std::string remark = IncompleteSetRemark(options.path); !remark.empty()) data.remarks.push_back(remark);
   for (Split* split : {&splits.train, splits.validation ? &*splits.validation : nullptr}) {
     if (split == nullptr) continue;

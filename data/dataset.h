@@ -19,6 +19,7 @@
 #include "data/input_rows.h"
 #include "data/row_source.h"
 #include "data/targets.h"
+#include "data/tokens_json.h"
 
 namespace cairn::data {
 
@@ -174,6 +175,8 @@ struct TrainingData {
   // [input of the model] True if its values are bytes in the files. Empty: false for all inputs.
   std::vector<bool> byte_inputs;
   std::optional<Columns> columns;  // set for CSV, TFRecord, Criteo and libsvm files
+  std::optional<TokensJson>
+      tokens{};  // how ids of tokens are stored, and their texts; set for files of tokens
 };
 
 // Examples that need not have labels, for prediction.

@@ -25,6 +25,8 @@ struct FilePart {
 struct Split {
   std::unique_ptr<RowSource> inputs;  // at least one row
   Targets targets;
+  // Targets that stay in mapped files: `targets` describes them, and has no values. Null: `targets` has the values.
+  std::unique_ptr<RowSource> target_rows{};
   std::vector<float> weights;  // empty: every example weighs 1
   std::string inputs_name;     // origin of the inputs, for messages: "mnist.npz: x_train"
   std::string targets_name;
@@ -46,6 +48,7 @@ struct Splits {
   std::optional<Split> validation;
   std::vector<std::string> remarks{};  // about both sets: files or arrays that are not used
   std::vector<Note> notes{};
+  std::optional<TokensJson> tokens{};  // as in TrainingData
 };
 
 // Each loader returns nullopt if there is no data set of its format at `options.path`. Errors name the file
@@ -55,6 +58,7 @@ LoadedSplits LoadIdxDirectory(const DataOptions& options);
 LoadedSplits LoadNpz(const DataOptions& options);
 LoadedSplits LoadNpyDirectory(const DataOptions& options);
 LoadedSplits LoadTorchrecNpy(const DataOptions& options);
+LoadedSplits LoadTokens(const DataOptions& options);
 LoadedSplits LoadCifar(const DataOptions& options);
 LoadedSplits LoadCsv(const DataOptions& options);
 LoadedSplits LoadTfRecords(const DataOptions& options);

@@ -13,10 +13,10 @@ namespace {
 
 absl::Status CheckCounts(const Split& split) {
   const int64_t examples = split.inputs->size();
-  if (split.targets.size() != examples) {
+  const int64_t targets = split.target_rows != nullptr ? split.target_rows->size() : split.targets.size();
+  if (targets != examples) {
     return absl::InvalidArgumentError(absl::StrCat(split.inputs_name, " has ", examples, " examples, but ",
-                                                   split.targets_name, " has ", split.targets.size(),
-                                                   " targets"));
+                                                   split.targets_name, " has ", targets, " targets"));
   }
   if (!split.weights.empty() && static_cast<int64_t>(split.weights.size()) != examples) {
     return absl::InvalidArgumentError(absl::StrCat(split.inputs_name, " has ", examples, " examples, but ",
@@ -64,6 +64,7 @@ LabelledDataset::LabelledDataset(Split split)
       targets_name_(std::move(split.targets_name)),
       parts_(std::move(split.parts)),
       targets_(std::move(split.targets)),
+      target_rows_(std::move(split.target_rows)),
       weights_(std::move(split.weights)) {}
 
 absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, const DataOptions& options,
@@ -104,6 +105,10 @@ absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, co
 absl::Status LabelledDataset::ApplyClassWeights(const std::map<int64_t, float>& class_weights,
                                                 const std::string& name) {
   if (class_weights.empty()) return absl::OkStatus();
+  if (target_rows_ != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": targets are tokens, which cannot have class weights"));
+  }
   if (targets_.num_classes == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": targets are numbers, not class indices, so classes cannot have weights"));
@@ -121,7 +126,13 @@ absl::Status LabelledDataset::ApplyClassWeights(const std::map<int64_t, float>& 
   return absl::OkStatus();
 }
 
+absl::Status LabelledDataset::status() const {
+  const absl::Status inputs = inputs_->status();
+  return inputs.ok() && target_rows_ != nullptr ? target_rows_->status() : inputs;
+}
+
 absl::Span<const float> LabelledDataset::Target(int64_t index) const {
+  if (target_rows_ != nullptr) return {};
   const auto each = static_cast<size_t>(targets_.per_example);
   return absl::MakeConstSpan(targets_.values).subspan(static_cast<size_t>(index) * each, each);
 }
@@ -140,7 +151,8 @@ void LabelledDataset::Prefetch(absl::Span<const uint32_t> examples, Fetch fetch)
       inputs_->Prefetch(example);
     } else {
       inputs_->PrefetchMemory(example);
-      __builtin_prefetch(targets_.values.data() + example * targets_.per_example);
+      if (target_rows_ == nullptr)
+        __builtin_prefetch(targets_.values.data() + example * targets_.per_example);
     }
   }
 }
@@ -149,8 +161,11 @@ float LabelledDataset::Read(int64_t index, absl::Span<const MutableTensorView> i
                             absl::Span<float> target) const {
   CAIRN_CHECK(index >= 0 && index < size_);
   inputs_->Read(index, inputs);
-  const float* values = targets_.values.data() + index * targets_.per_example;
-  std::copy_n(values, targets_.per_example, target.data());
+  if (target_rows_ != nullptr) {
+    target_rows_->Read(index, {MutableTensorView::OfFloats(targets_.shape, target)});
+  } else {
+    std::copy_n(targets_.values.data() + index * targets_.per_example, targets_.per_example, target.data());
+  }
   return weights_.empty() ? 1 : weights_[static_cast<size_t>(index)];
 }
 

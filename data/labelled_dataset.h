@@ -27,7 +27,7 @@ class LabelledDataset final : public Dataset {
   TargetInfo target_info() const override {
     return {targets_.per_example, targets_.num_classes, targets_.position_classes, targets_.shape};
   }
-  absl::Status status() const override { return inputs_->status(); }
+  absl::Status status() const override;
   std::string inputs_name() const override { return inputs_name_; }
   absl::Span<const float> Target(int64_t index) const override;
   std::string TargetName(int64_t index) const override;
@@ -48,7 +48,8 @@ class LabelledDataset final : public Dataset {
   std::vector<InputSpec> input_specs_;
   const std::string inputs_name_, targets_name_;
   const std::vector<FilePart> parts_;
-  Targets targets_;             // the targets of at least size_ examples
+  Targets targets_;  // the targets of at least size_ examples, unless target_rows_ has them
+  std::unique_ptr<RowSource> target_rows_;
   std::vector<float> weights_;  // at least size_ weights; empty: every example weighs 1
   Augmentation augmentation_;
 };

@@ -3,51 +3,86 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/commands/command.h"
+#include "common/core/status.h"
 #include "common/flags/flag_table.h"
 #include "common/flags/flags.h"
 #include "common/flags/path_checks.h"
 #include "data/criteo/synthetic_ctr.h"
+#include "data/tokens/synthetic_text.h"
 
 namespace cairn::cli {
 namespace {
 
-// `cairn synthetic ctr`: writes a click log in Criteo's format, with the AUC that no model can exceed but by chance.
+// `cairn synthetic`: writes a set whose best possible result is known, which no model exceeds except by chance.
 class SyntheticCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
-    AddFlags(app,
-             {{"KIND ctr", &kind_, "ctr: a click log in Criteo's format", OneOf({"ctr"}), kRequired},
-              {"DIR DIR", &directory_, "Directory for train.txt, test.txt and teacher.json", {}, kRequired},
-              {"--rows N", &options_.train_rows, "Number of training examples", WholeNumberFrom(1)},
-              {"--test_rows N", &options_.test_rows, "Number of test examples", WholeNumberFrom(1)},
-              {"--scale X", &options_.scale,
-               "Factor for the numbers of categories; 1: those of Criteo's Kaggle set, 33.8 million",
-               NumberAbove(0)},
-              {"--seed N", &options_.seed, "Seed of the generator; the same seed generates the same files",
-               WholeNumberFrom(0)}});
+    AddFlags(
+        app,
+        {{"KIND ctr|text", &kind_,
+          "ctr: a click log in Criteo's format; text: files of tokens, for language models of characters",
+          OneOf({"ctr", "text"}), kRequired},
+         {"DIR DIR",
+          &directory_,
+          "Directory for train.txt, test.txt and teacher.json, or for train.bin, test.bin and tokens.json",
+          {},
+          kRequired},
+         {"--rows N", &options_.train_rows, "Number of training examples; text: of characters",
+          WholeNumberFrom(1)},
+         {"--test_rows N", &options_.test_rows, "Number of test examples; text: of characters",
+          WholeNumberFrom(1)},
+         {"--scale X", &options_.scale,
+          "ctr: factor for the numbers of categories; 1: those of Criteo's Kaggle set, 33.8 million",
+          NumberAbove(0)},
+         {"--words N", &words_, "text: number of different words", WholeNumberBetween(16, 20'000)},
+         {"--seed N", &options_.seed, "Seed of the generator; the same seed generates the same files",
+          WholeNumberFrom(0)}});
   }
 
-  int Run(const CLI::App&) override {
+  int Run(const CLI::App& app) override {
+    const bool text = kind_ == "text";
+    if (app.count(text ? "--scale" : "--words") > 0) {
+      return static_cast<int>(UsageError(
+          "cairn synthetic", text ? "--scale: only ctr has categories" : "--words: only text has words"));
+    }
     if (const absl::Status status = CheckDirectoryWritable(directory_); !status.ok()) {
       return static_cast<int>(UsageError("cairn synthetic", absl::StrCat("DIR: ", status.message())));
     }
-    const auto teacher = data::WriteSyntheticCtr(directory_, options_);
-    if (!teacher.ok()) {
-      std::fprintf(stderr, "cairn synthetic: %s\n", std::string(teacher.status().message()).c_str());
-      return static_cast<int>(ExitCode::kFailure);
-    }
-    absl::PrintF(
-        "%s: %d training examples, %d test examples, %d categories, click rate %.4f\n"
-        "best possible on the test set: AUC %.4f, log loss %.4f\n",
-        directory_, options_.train_rows, options_.test_rows, teacher->categories, teacher->click_rate,
-        teacher->auc, teacher->log_loss);
-    return 0;
+    const absl::Status written = text ? WriteText() : WriteClickLog();
+    if (written.ok()) return 0;
+    std::fprintf(stderr, "cairn synthetic: %s\n", std::string(written.message()).c_str());
+    return static_cast<int>(ExitCode::kFailure);
   }
 
  private:
+  absl::Status WriteClickLog() const {
+    CAIRN_ASSIGN_OR_RETURN(const data::SyntheticCtrTeacher teacher,
+                           data::WriteSyntheticCtr(directory_, options_));
+    absl::PrintF(
+        "%s: %d training examples, %d test examples, %d categories, click rate %.4f\n"
+        "best possible on the test set: AUC %.4f, log loss %.4f\n",
+        directory_, options_.train_rows, options_.test_rows, teacher.categories, teacher.click_rate,
+        teacher.auc, teacher.log_loss);
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteText() const {
+    CAIRN_ASSIGN_OR_RETURN(const double perplexity,
+                           data::WriteSyntheticText(directory_, {.train_tokens = options_.train_rows,
+                                                                 .test_tokens = options_.test_rows,
+                                                                 .words = words_,
+                                                                 .seed = options_.seed}));
+    absl::PrintF(
+        "%s: %d training characters, %d test characters, %d words\n"
+        "best possible on the test set: perplexity %.4f\n",
+        directory_, options_.train_rows, options_.test_rows, words_, perplexity);
+    return absl::OkStatus();
+  }
+
   std::string kind_;
   std::string directory_;
   data::SyntheticCtrOptions options_;
+  int64_t words_ = data::SyntheticTextOptions().words;
 };
 
 }  // namespace

@@ -32,6 +32,17 @@ std::string FirstDifference(absl::Span<const std::string> there, absl::Span<cons
                       name(own, here.end()), " here");
 }
 
+// INVALID_ARGUMENT if tokens have other texts than in training.
+absl::Status CheckSameTokens(const DataRecord& trained, const DataRecord& now) {
+  if (!trained.tokens || !now.tokens || trained.tokens->vocabulary.empty()) return absl::OkStatus();
+  const std::vector<std::string>&there = trained.tokens->vocabulary, &here = now.tokens->vocabulary;
+  if (here.empty() || there == here) return absl::OkStatus();
+  const auto at = std::mismatch(there.begin(), there.end(), here.begin(), here.end()).first - there.begin();
+  return absl::InvalidArgumentError(absl::StrCat(trained.directory, "/", data::kTokensFile,
+                                                 ": the vocabulary of the training set differs from token ",
+                                                 at, " on"));
+}
+
 }  // namespace
 
 std::string DataRecord::PreprocessingPath() const {
@@ -42,6 +53,9 @@ absl::StatusOr<DataRecord> ReadDataRecord(const std::string& path) {
   if (!FileExists(path)) return DataRecord();
   DataRecord record{.directory = DirectoryOf(path)};
   CAIRN_ASSIGN_OR_RETURN(record.class_names, data::ReadClassNames(record.directory));
+  if (FileExists(absl::StrCat(record.directory, "/", data::kTokensFile))) {
+    CAIRN_ASSIGN_OR_RETURN(record.tokens, data::ReadTokensJson(record.directory));
+  }
   const std::string file = record.PreprocessingPath();
   if (!FileExists(file)) return record;
   CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
@@ -51,12 +65,14 @@ absl::StatusOr<DataRecord> ReadDataRecord(const std::string& path) {
 
 absl::Status WriteDataRecord(const DataRecord& record) {
   CAIRN_RETURN_IF_ERROR(data::WriteClassNames(record.directory, record.class_names));
+  if (record.tokens) CAIRN_RETURN_IF_ERROR(data::WriteTokensJson(record.directory, *record.tokens));
   if (!record.preprocessing) return absl::OkStatus();
   return WriteFileAtomically(record.PreprocessingPath(), ToText(*record.preprocessing));
 }
 
 absl::Status CheckSameData(const DataRecord& trained, const DataRecord& now) {
   CAIRN_RETURN_IF_ERROR(CheckSameClasses(trained, now.class_names));
+  CAIRN_RETURN_IF_ERROR(CheckSameTokens(trained, now));
   if (!trained.preprocessing || !now.preprocessing) return absl::OkStatus();
   return Annotate(CheckSame(*trained.preprocessing, *now.preprocessing), trained.PreprocessingPath());
 }

@@ -1,5 +1,5 @@
 // The record of the training data that a directory with a trained model (--train_dir or --export_dir)
-// contains: class_names.txt and preprocessing.json. The model's inputs and outputs keep their meaning only
+// contains: class_names.txt, preprocessing.json and tokens.json. The model's inputs and outputs keep their meaning only
 // with the same classes and preprocessing.
 //
 // Blocks on the disk. Any thread.
@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "data/tokens_json.h"
 #include "worker/export/preprocessing.h"
 
 namespace cairn::worker {
@@ -23,6 +24,7 @@ struct DataRecord {
   std::vector<std::string> class_names{};  // [class]; empty if labels are neither words nor folders
   // Nullopt: an older program, which did not record it, wrote the model.
   std::optional<Preprocessing> preprocessing{};
+  std::optional<data::TokensJson> tokens{};  // of a model of tokens
 
   // "DIR/preprocessing.json", for messages.
   std::string PreprocessingPath() const;
@@ -32,7 +34,7 @@ struct DataRecord {
 // file. The result is empty if there is no record, or if `path` does not exist. Errors name the file.
 absl::StatusOr<DataRecord> ReadDataRecord(const std::string& path);
 
-// Writes both files to record.directory. Without class names, removes an existing class_names.txt.
+// Writes the files to record.directory. Without class names, removes an existing class_names.txt.
 absl::Status WriteDataRecord(const DataRecord& record);
 
 // INVALID_ARGUMENT if `now`, the data to train or evaluate on, differs from `trained` in its classes or in

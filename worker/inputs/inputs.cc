@@ -183,7 +183,8 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
     }
   }
   DataRecord record{.class_names = data.class_names,
-                    .preprocessing = PreprocessingOf(reading, data.byte_inputs, data.columns)};
+                    .preprocessing = PreprocessingOf(reading, data.byte_inputs, data.columns),
+                    .tokens = data.tokens};
   CAIRN_RETURN_IF_ERROR(CheckOrigin(options, objective, resumed, record, data.remarks));
   AddNotes(reading, model, data);
   if (resumed.preprocessing) Continue(resumed, *record.preprocessing, data.notes);

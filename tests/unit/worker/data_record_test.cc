@@ -35,6 +35,21 @@ TEST(DataRecord, IsFoundNextToTheValues) {
   EXPECT_TRUE(ReadDataRecord(dir.path())->class_names.empty()) << "names of other data are removed";
 }
 
+TEST(DataRecord, KeepsTheVocabularyOfTokens) {
+  const data::TemporaryDirectory dir;
+  const DataRecord record = {
+      .directory = dir.path(), .preprocessing = kPlain, .tokens = data::TokensJson{.vocabulary = {"a", "b"}}};
+  ASSERT_TRUE(WriteDataRecord(record).ok());
+  const auto read = ReadDataRecord(dir.path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->tokens, record.tokens);
+  DataRecord now = record;
+  EXPECT_EQ(CheckSameData(*read, now), absl::OkStatus());
+  now.tokens->vocabulary = {"a", "c"};
+  EXPECT_THAT(std::string(CheckSameData(*read, now).message()),
+              HasSubstr("tokens.json: the vocabulary of the training set differs from token 1 on"));
+}
+
 TEST(DataRecord, DamagedFileIsNamed) {
   const data::TemporaryDirectory dir;
   ASSERT_TRUE(WriteFileAtomically(dir / "preprocessing.json", "{").ok());
