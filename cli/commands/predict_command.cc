@@ -17,6 +17,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "cli/commands/command.h"
+#include "cli/commands/generation.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
 #include "common/flags/flag_table.h"
@@ -98,15 +99,12 @@ class PredictCommand final : public Command {
           "A --train_dir, the directory of one checkpoint, or a .keras, .h5, .safetensors or .npz file",
           {},
           kRequired},
-         {"INPUTS FILE|DIR",
-          &inputs_,
+         {"INPUTS FILE|DIR", &inputs_,
           "Examples: one .npy or IDX file, plain or .gz, for each input of the model (a ragged input: "
           "NAME.npy "
           "and NAME_row_splits.npy); or a .csv file, a .tfrecord file or a directory of images, with or "
           "without "
-          "labels",
-          {},
-          kRequired},
+          "labels"},
          {"--labels FILE", &labels_,
           "File with the true labels, .npy or IDX; prints loss and metrics. With several outputs, the labels "
           "of all "
@@ -143,11 +141,17 @@ class PredictCommand final : public Command {
          {"--csv_separator NAME|C", Parsed(&options_.data.csv_separator, &data::ParseCsvSeparator),
           "CSV: comma, semicolon, tab, space, or any single character [detected from the first lines]"},
          {"--limit N", &limit_, "Use only the first N examples; 0: all", WholeNumberFrom(0), kDefaultInText},
-         {"--threads N", &threads_, "Compute threads; 0: one per core", WholeNumberBetween(0, kMaxThreads),
-          kDefaultInText}});
+         {"--threads N", &threads_, "Compute threads; 0: one per core, and 1 with --generate",
+          WholeNumberBetween(0, kMaxThreads), kDefaultInText}});
+    DeclareGeneration(app);
   }
 
   int Run(const CLI::App&) override {
+    const bool from_flag = !generation_.prompt.empty();
+    if (inputs_.empty() && !from_flag) return Fault("INPUTS is required");
+    if (generation_.count > 0 && inputs_.size() + (from_flag ? 1 : 0) > 1) {
+      return Fault("--generate takes one prompt: a file, or --prompt");
+    }
     if (!output_.empty()) {
       if (!absl::EndsWith(output_, ".npy")) {
         return Fault(absl::StrCat("--output: '", output_, "' does not end in .npy, as the file does"));
@@ -165,6 +169,32 @@ class PredictCommand final : public Command {
   }
 
  private:
+  void DeclareGeneration(CLI::App& app) {
+    AddFlags(
+        app, "Generation",
+        {{"--generate N", &generation_.count,
+          "Models of language: continue a prompt by N tokens; INPUTS is a file of text, or a .npy file of "
+          "ids",
+          WholeNumberFrom(1), kDefaultInText},
+         {"--prompt TEXT", &generation_.prompt, "The prompt of --generate, in place of INPUTS"},
+         {"--temperature X", &generation_.sampling.temperature,
+          "Draw tokens by their probabilities, with logits divided by X [always the most probable token]",
+          NumberAbove(0), kDefaultInText},
+         {"--top_k N", &generation_.sampling.top_k, "Draw only among the N most probable tokens [all]",
+          WholeNumberFrom(1), kDefaultInText},
+         {"--top_p X", &generation_.sampling.top_p,
+          "Draw only among the fewest tokens that have the probability X together", NumberAboveUpTo(0, 1)},
+         {"--seed N", &generation_.sampling.seed, "Seed of the draws", WholeNumberFrom(0)}});
+    AddRules(app, {{"--prompt", kNeeds, "--generate"},
+                   {"--temperature", kNeeds, "--generate"},
+                   {"--top_k", kNeeds, "--temperature"},
+                   {"--top_p", kNeeds, "--temperature"},
+                   {"--seed", kNeeds, "--temperature"},
+                   {"--generate", kExcludes, "--output"},
+                   {"--generate", kExcludes, "--labels"},
+                   {"--generate", kExcludes, "--limit"}});
+  }
+
   static void Warn(const std::string& text) {
     std::fprintf(stderr, "%s: warning: %s\n", kPredictProgram, text.c_str());
   }
@@ -224,6 +254,7 @@ class PredictCommand final : public Command {
 
   // The shape of an example in the only file of INPUTS.
   absl::StatusOr<Shape> ShapeOfExamples() const {
+    if (generation_.count > 0) return absl::InvalidArgumentError("a prompt has any length");
     CAIRN_ASSIGN_OR_RETURN(const data::Array array, data::ReadArrayFile(inputs_.front()));
     if (array.shape.rank() == 0) return Shape();
     return Shape(array.shape.dims().subspan(1));
@@ -286,7 +317,11 @@ class PredictCommand final : public Command {
                            worker::LoadTrainedModel(weights_, options_.model,
                                                     {.given = options_.input_shapes,
                                                      .in_data = [this] { return ShapeOfExamples(); },
-                                                     .data_source = inputs_.front()}));
+                                                     .data_source = inputs_.empty() ? "" : inputs_.front()}));
+    if (generation_.count > 0) {
+      return PrintGenerated(trained, options_, generation_, inputs_.empty() ? "" : inputs_.front(),
+                            std::max(threads_, 1));
+    }
     const nn::Model& model = trained.model;
     CAIRN_ASSIGN_OR_RETURN(data::Examples examples, ReadExamples(trained));
     if (static_cast<int64_t>(trained.data.class_names.size()) > model.output_shape().num_elements() + 1) {
@@ -392,6 +427,7 @@ class PredictCommand final : public Command {
   std::string weights_, labels_, output_;
   std::vector<std::string> inputs_;
   worker::TrainOptions options_;
+  GenerationFlags generation_;
   int64_t limit_ = 0;
   int threads_ = 0;
 };

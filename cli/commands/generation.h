@@ -1,0 +1,25 @@
+// `cairn predict --generate N`: prints the tokens by which a model of language continues a prompt.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "worker/export/weights.h"
+#include "worker/inputs/generation.h"
+#include "worker/options/options.h"
+
+namespace cairn::cli {
+
+struct GenerationFlags {
+  int64_t count = 0;     // --generate; 0: not given
+  std::string prompt{};  // --prompt; empty: the prompt is in a file
+  worker::SamplingOptions sampling{};
+};
+
+// Prints prompt and continuation: as text if `trained` has a vocabulary, else as ids on one line. The prompt is
+// flags.prompt, or the contents of `file`: ids in a .npy file, or text.
+absl::Status PrintGenerated(const worker::TrainedModel& trained, const worker::TrainOptions& options,
+                            const GenerationFlags& flags, const std::string& file, int threads);
+
+}  // namespace cairn::cli

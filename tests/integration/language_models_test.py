@@ -1,0 +1,60 @@
+"""Models of language: training on files of tokens, their perplexity, and generated text."""
+
+import json
+import math
+import struct
+
+from harness import DONE, REPOSITORY, USAGE, IntegrationTest, main, read_summary
+
+LETTERS = "\n .abcdefghijklmnopqrstuvwxyz"
+
+
+class LanguageModelsTest(IntegrationTest):
+
+    def train(self, *flags):
+        self.assert_exit(DONE, self.run_to_end("cairn", "synthetic", "text", "text", "--rows=8000", "--test_rows=2000",
+                                               "--words=16"))
+        run = self.run_to_end("cairn", "train", REPOSITORY / "deploy/examples/char_gpt.json", "--data_dir=text", "--ps=1", "--workers=1",
+                              "--threads=1", "--sync_replicas", "--batch_size=16", "--epochs=2", "--summary=out.json",
+                              *flags)
+        self.assert_exit(DONE, run)
+        return read_summary(self.directory / "out.json")
+
+    def generate(self, *flags):
+        return self.run_to_end("cairn", "predict", "run", "--generate=70", *flags)
+
+    def test_a_model_learns_from_tokens_and_continues_a_prompt(self):
+        summary = self.train("--train_dir=run")
+        metrics = summary["metrics"]
+        self.assertEqual(summary["examples"], 2 * (7999 // 64))
+        self.assertAlmostEqual(metrics["val_perplexity"], math.exp(metrics["val_loss"]), places=3)
+        self.assertLess(metrics["val_perplexity"], 27)
+        vocabulary = json.loads((self.directory / "run/tokens.json").read_text())["vocabulary"]
+        self.assertEqual(vocabulary, list(LETTERS))
+
+        run = self.generate("--prompt=ba")
+        self.assert_exit(DONE, run)
+        self.assertEqual(len(run.stdout), 2 + 70 + 1, "more than one window, and a line break")
+        self.assertTrue(run.stdout.startswith("ba"))
+        (self.directory / "prompt.txt").write_text("ba")
+        self.assertEqual(self.generate("prompt.txt").stdout, run.stdout)
+        header = "{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }".ljust(117) + "\n"
+        (self.directory / "prompt.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) +
+                                                    header.encode() + struct.pack("<2H", 4, 3))
+        self.assertEqual(self.generate("prompt.npy").stdout, run.stdout)
+
+        drawn = self.generate("--prompt=ba", "--temperature=2", "--seed=3")
+        self.assertEqual(self.generate("--prompt=ba", "--temperature=2", "--seed=3").stdout, drawn.stdout)
+        self.assertNotEqual(drawn.stdout, run.stdout)
+
+        for fault, flags in [("--prompt: no token of the vocabulary begins at byte 2, 'X'", ["--prompt=baX"]),
+                             ("INPUTS is required", []),
+                             ("--generate takes one prompt", ["--prompt=a", "prompt.txt"]),
+                             ("--top_k requires --temperature", ["--prompt=a", "--top_k=2"])]:
+            refused = self.generate(*flags)
+            self.assert_exit(USAGE, refused)
+            self.assertIn(fault, refused.stderr)
+
+
+if __name__ == "__main__":
+    main()
