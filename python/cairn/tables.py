@@ -106,6 +106,14 @@ class Rows(NamedTuple):
     rows: Values
 
 
+class _Ahead(NamedTuple):
+    """The ids of the next batch in a table."""
+
+    batch: Ids
+    ids: Ids  # its distinct ones
+    positions: npt.NDArray[np.int32]  # of each id of the batch, in `ids`
+
+
 class Exchange:
     """A worker's exchange of rows with the servers, for integrations such as cairn.torch. Keeps the rows that were read
     since the last step, so that each row is read once, and those that the answer to the last step has brought.
@@ -123,8 +131,10 @@ class Exchange:
         self._cached: dict[int, Rows] = {}
         self._cached_at = session.changes
         self._gradients: list[tuple[int, Ids, Values]] = []
-        self._next_ids: dict[int, Ids] = {}  # that the following steps want
+        self._next: dict[int, _Ahead] = {}  # whose rows the following steps want
         self._wanted: dict[int, Rows] = {}  # memory for the rows that the step in progress wants
+        self._wanted_for: dict[int, _Ahead] = {}
+        self._cached_for: dict[int, _Ahead] = {}  # the last step has brought the rows of these
 
     def number(self, name: str) -> int:
         if name not in self.numbers:
@@ -144,10 +154,9 @@ class Exchange:
         flat = np.ascontiguousarray(array.reshape(-1), np.int64)
         if array.dtype == np.uint64 and flat.size and flat.min() < 0:
             raise InvalidArgument(f"table {table.name!r}: id {array.max()}, must be below {2**63}")
-        if table.rows and flat.size:
-            for bad in (flat.min(), flat.max()):
-                if not 0 <= bad < table.rows:
-                    raise InvalidArgument(f"table {table.name!r}: id {bad}, must be in [0, {table.rows})")
+        if table.rows and flat.size and flat.view(np.uint64).max() >= table.rows:  # as those, negative ids are large
+            bad = flat.min() if flat.min() < 0 else flat.max()
+            raise InvalidArgument(f"table {table.name!r}: id {bad}, must be in [0, {table.rows})")
         return flat
 
     # --- Reading ---
@@ -175,6 +184,10 @@ class Exchange:
                     ids, positions[number] = self._unique.compute(batch)
                     missing.append((number, self._memory(number, ids)))
                     continue
+                ahead = self._cached_for.get(number)
+                if ahead is not None and np.array_equal(ahead.batch, batch):
+                    positions[number] = ahead.positions
+                    continue
                 count = len(known.ids)
                 ids, all_positions = self._unique.compute(np.concatenate([known.ids, batch]))
                 positions[number] = all_positions[count:]
@@ -195,15 +208,16 @@ class Exchange:
     def forget(self) -> None:
         """The rows that were looked up belong to a batch that was given up: the next one begins without them, so that
         it adds up gradients in the same order as without that batch."""
-        self._cached = {}
+        self._cached, self._cached_for = {}, {}
 
     def _refresh(self) -> None:
         """Replaces what is kept by what the last step has brought, if there was a step since."""
         if self.session.changes == self._cached_at:
             return
         self._cached_at = self.session.changes
-        self._cached = dict(self._wanted) if self.session.has_wanted_rows else {}
-        self._wanted = {}
+        brought = self.session.has_wanted_rows
+        self._cached, self._cached_for = (dict(self._wanted), self._wanted_for) if brought else ({}, {})
+        self._wanted, self._wanted_for = {}, {}
 
     def _memory(self, number: int, ids: Ids) -> Rows:
         import numpy as np
@@ -236,18 +250,20 @@ class Exchange:
     def want(self, ids: Mapping[str, Any] | None) -> None:
         """The following steps bring the rows of these ids, {table: ids, or a sequence of arrays of ids}."""
         import numpy as np
-        self._next_ids = {}
+        self._next = {}
         for name, of_table in (ids or {}).items():
             number = self.number(name)
             parts = of_table if isinstance(of_table, (list, tuple)) else [of_table]
-            flat = [np.empty(0, np.int64), *[self.ids_of(number, part) for part in parts]]
-            self._next_ids[number], _ = self._unique.compute(np.concatenate(flat))
+            # A copy: the program may change its arrays.
+            batch = np.concatenate([np.empty(0, np.int64), *[self.ids_of(number, part) for part in parts]])
+            self._next[number] = _Ahead(batch, *self._unique.compute(batch))
 
     def send(self) -> None:
         """The step has begun: sends the gradients, and the ids of the rows that it shall bring."""
         if self._gradients:
             self.session.push_rows(self._gradients)
-        self._wanted = {number: self._memory(number, ids) for number, ids in self._next_ids.items() if len(ids)}
+        self._wanted_for = {number: ahead for number, ahead in self._next.items() if len(ahead.ids)}
+        self._wanted = {number: self._memory(number, ahead.ids) for number, ahead in self._wanted_for.items()}
         if self._wanted:
             self.session.want_rows([(number, *rows) for number, rows in self._wanted.items()])
 

@@ -1,5 +1,5 @@
 // The parts of the extension module cairn._native, which binds include/cairn for the Python code beside it. No logic of
-// its own beyond Python's: the GIL, exceptions, signals and the lifetime of arrays.
+// its own beyond Python's: the GIL, exceptions, signals and the lifetime of arrays. Only pooling.h computes.
 #pragma once
 
 #include <nanobind/nanobind.h>

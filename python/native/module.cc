@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 
 #include "native/bindings.h"
+#include "native/pooling.h"
 #include "native/tables.h"
 
 namespace cairn::python {
@@ -23,6 +24,7 @@ NB_MODULE(_native, module) {
   nanobind::set_leak_warnings(false);
   module.doc() = "Binds Cairn's C++ library. Private: use the package cairn.";
   cairn::python::BindTables(module);
+  cairn::python::BindPooling(module);
   cairn::python::BindDescriptions(module);
   cairn::python::BindSession(module);
   cairn::python::BindAllReduce(module);

@@ -3,11 +3,13 @@
 
 import copy
 import datetime
+import gc
 import io
 import json
 import pathlib
 import tempfile
 import unittest
+import weakref
 from unittest import mock
 
 import numpy as np
@@ -188,6 +190,37 @@ class AgainstTorchTest(unittest.TestCase):
         self.check(Embedding(ROWS, WIDTH, name="e"), nn.Embedding(ROWS, WIDTH), inputs, lambda p: optim.Adagrad(p, 0.1), wrap=wrap)
         self.assertGreater(reads[0], 0)  # the first batch
         self.assertEqual(sum(reads[1:-1]), 0)  # the last is that of the test
+
+    def test_ids_may_change_after_they_were_prefetched(self):
+        inputs = [(ids_of((8, 3), i),) for i in range(STEPS)]
+
+        def wrap(job, batches):
+            for i, batch in enumerate(job.prefetch([(ids.clone(),) for ids, in batches], lambda batch: {"e": batch[0]})):
+                batch[0].copy_(inputs[i][0].flip(0) if i % 2 else inputs[i][0])
+                yield batch
+        changed = [(ids.flip(0),) if i % 2 else (ids,) for i, (ids,) in enumerate(inputs)]
+        with local() as job:
+            model = Model(Embedding(ROWS, WIDTH, name="e", seed=1))
+            optimizer = cairn.torch.distribute(optim.SGD(model.parameters(), 0.1), model, job)
+            train(model, optimizer, changed)
+            expected = job.table("e").read(range(ROWS))
+        with local() as job:
+            model = Model(Embedding(ROWS, WIDTH, name="e", seed=1))
+            optimizer = cairn.torch.distribute(optim.SGD(model.parameters(), 0.1), model, job)
+            train(model, optimizer, wrap(job, inputs))
+            np.testing.assert_array_equal(job.table("e").read(range(ROWS)), expected)
+
+    def test_rows_of_a_step_are_freed_without_the_garbage_collector(self):
+        with local() as job:
+            model = Model(Embedding(ROWS, WIDTH, name="e"))
+            optimizer = cairn.torch.distribute(optim.SGD(model.parameters(), 0.1), model, job)
+            gc.collect()
+            gc.disable()
+            self.addCleanup(gc.enable)
+            kept = []
+            for i in range(STEPS):
+                train(model, optimizer, [(ids_of((8, 3), i),)], lambda _: kept.append(weakref.ref(job.exchange.rows(0).rows)))
+            self.assertLessEqual(sum(rows() is not None for rows in kept), 1)
 
     def test_assigned_batches_are_prefetched_too(self):
         examples, size = 50, 4

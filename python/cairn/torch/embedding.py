@@ -7,34 +7,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn import functional
 
 from cairn.errors import InvalidArgument, Refused
 from cairn.job import Job
-from cairn.tables import Exchange, FirstValues, Normal, Table
+from cairn.tables import Exchange, FirstValues, Normal, Rows, Table
+from cairn.torch.pooling import Bags, Found, Pooled, checked_pooling, pool
 from cairn.torch.rules import row_optimizer
 
 
-_POOLINGS = ("sum", "mean", "max", "sqrtn")
-
-
-class _Weight:
+class _Weight(NamedTuple):
     """Rows of a table as a leaf of autograd's graph, [row][element]: the lookups of a step share it."""
 
-    def __init__(self, number: int, ids: Any, rows: Any) -> None:
-        self.number = number
-        self.ids = ids  # [row]
-        self.rows = rows  # the memory of `tensor`
-        self.tensor = torch.from_numpy(rows).requires_grad_()
-        self.used = torch.zeros(len(ids), dtype=torch.bool)  # [row]: whether it was looked up, and not as padding
-
-
-class _Found(NamedTuple):
-    """Where a lookup finds its rows."""
-
-    weight: torch.Tensor  # [row][element]
-    positions: torch.Tensor  # of the row of each id
-    padding: int | None  # the row of padding_idx
+    number: int
+    ids: Any  # [row]
+    rows: Any  # the memory of `tensor`
+    used: Any  # [row]: whether it was looked up, and not as padding
+    tensor: torch.Tensor
 
 
 def check_no_tables(model: torch.nn.Module) -> None:
@@ -76,7 +64,7 @@ class Lookups:
         assert self._exchange is not None
         return self._exchange
 
-    def __call__(self, requests: Sequence[tuple[_Config, torch.Tensor]], training: bool) -> list[_Found]:
+    def __call__(self, requests: Sequence[tuple[_Config, torch.Tensor]], training: bool) -> list[Found]:
         """The rows of the ids of each request; each names another table. One request to the servers reads them all."""
         exchange = self.exchange
         batches = {}
@@ -93,34 +81,37 @@ class Lookups:
         else:
             read = exchange.read(batches)
             positions = {number: places for number, (_, places) in read.items()}
-            weights = {number: _Weight(number, *rows) for number, (rows, _) in read.items()}
-            if torch.is_grad_enabled():  # they are in no other lookup
-                for weight in weights.values():
-                    self._await_gradient(weight)
+            # In no other lookup.
+            weights = {number: self._make_weight(number, rows) for number, (rows, _) in read.items()}
         for (config, ids), (number, batch) in zip(requests, batches.items(), strict=True):
-            weight, places = weights[number], torch.from_numpy(positions[number])
-            padding = _first_place(batch, positions[number], config.padding_idx)
+            weight, places = weights[number], positions[number]
+            padding = _first_place(batch, places, config.padding_idx)
             weight.used[places] = True
             if padding is not None:
                 weight.used[padding] = False
                 weight.rows[padding] = 0
             tensor = weight.tensor if torch.is_grad_enabled() else weight.tensor.detach()
-            found.append(_Found(tensor.to(ids.device), places.to(ids.device), padding))
+            found.append(Found(tensor.to(ids.device), torch.from_numpy(places).to(ids.device), padding))
         return found
 
     def _shared_weight(self, number: int) -> _Weight:
         rows = self.exchange.rows(number)
         weight = self._weights.get(number)
         if weight is None or weight.rows is not rows.rows:  # the first lookup, or more rows have been read
-            weight = self._weights[number] = _Weight(number, *rows)
-            self._await_gradient(weight)
+            weight = self._weights[number] = self._make_weight(number, rows)
         return weight
 
-    def _await_gradient(self, weight: _Weight) -> None:
-        def on_gradient(_: torch.Tensor) -> None:
-            if not any(weight is other for other in self._with_gradients):
-                self._with_gradients.append(weight)
-        weight.tensor.register_post_accumulate_grad_hook(on_gradient)  # type: ignore[no-untyped-call]
+    def _make_weight(self, number: int, rows: Rows) -> _Weight:
+        import numpy as np
+        used = np.zeros(len(rows.ids), np.bool_)
+        weight = _Weight(number, *rows, used, torch.from_numpy(rows.rows).requires_grad_())
+        if torch.is_grad_enabled():
+            # Without a reference to the tensor: rows in a cycle would stay until Python's garbage collector comes.
+            def on_gradient(tensor: torch.Tensor) -> None:
+                if all(tensor is not other.tensor for other in self._with_gradients):
+                    self._with_gradients.append(_Weight(number, *rows, used, tensor))
+            weight.tensor.register_post_accumulate_grad_hook(on_gradient)  # type: ignore[no-untyped-call]
+        return weight
 
     # --- Steps ---
 
@@ -170,10 +161,10 @@ def _merged(weights: Sequence[_Weight]) -> tuple[Any, torch.Tensor]:
     for weight in weights:
         assert weight.tensor.grad is not None
         gradient = weight.tensor.grad.detach().to(torch.float32)
-        if bool(weight.used.all()):
+        if weight.used.all():
             parts.append((weight.ids, gradient))
         else:
-            parts.append((weight.ids[weight.used.numpy()], gradient[weight.used]))
+            parts.append((weight.ids[weight.used], gradient[torch.from_numpy(weight.used)]))
     if len(parts) == 1:
         return parts[0]
     ids, positions = _native.UniqueIds().compute(np.concatenate([ids for ids, _ in parts]))
@@ -211,7 +202,7 @@ class TableModule(torch.nn.Module):
         for config in self.configs:  # wrong values are refused here, where the program made them
             Table(config.name, config.embedding_dim, config.num_embeddings, config.first_values, config.seed).description()
 
-    def _look_up(self, requests: Sequence[tuple[_Config, torch.Tensor]]) -> list[_Found]:
+    def _look_up(self, requests: Sequence[tuple[_Config, torch.Tensor]]) -> list[Found]:
         if self.lookups is None:
             raise Refused(f"the table {self.configs[0].name!r} is on no server yet: call cairn.torch.distribute() first")
         return self.lookups(requests, self.training)
@@ -245,8 +236,10 @@ class Embedding(TableModule):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """[*] ids to [*, embedding_dim]."""
-        found, = self._look_up([(self.configs[0], ids.reshape(-1))])
-        return functional.embedding(found.positions.view(ids.shape), found.weight, found.padding)
+        flat = ids.reshape(-1)
+        found, = self._look_up([(self.configs[0], flat)])
+        rows = pool([Pooled(self.configs[0].name, 1, "sum", Bags(flat, len(flat)), found)])
+        return rows.view(*ids.shape, self.embedding_dim)
 
 
 class EmbeddingBag(TableModule):
@@ -261,7 +254,7 @@ class EmbeddingBag(TableModule):
                  padding_idx: int | None = None, include_last_offset: bool = False) -> None:
         super().__init__([_Config(name, num_embeddings, embedding_dim, first_values, seed, optimizer, lr,
                                   _checked_padding(name, num_embeddings, padding_idx))])
-        self.mode = _checked_pooling(name, mode)
+        self.mode = checked_pooling(name, mode)
         self.include_last_offset = include_last_offset
 
     def forward(self, ids: torch.Tensor, offsets: torch.Tensor | None = None,
@@ -269,13 +262,12 @@ class EmbeddingBag(TableModule):
         """ids: [bag, n] without offsets, or [n] with the offsets of the bags. per_sample_weights: in the shape of
         `ids`, with the modes "sum" and "sqrtn". Returns [bag, embedding_dim]; an empty bag has zeros."""
         config = self.configs[0]
-        ends = _bag_ends(config.name, ids, offsets, self.include_last_offset)
+        bags = _bags_of(config.name, ids, offsets, per_sample_weights, self.include_last_offset)
         if per_sample_weights is not None and per_sample_weights.shape != ids.shape:
             raise InvalidArgument(f"table {config.name!r}: per_sample_weights of the shape {list(per_sample_weights.shape)} for "
                                   f"ids of the shape {list(ids.shape)}")
-        found, = self._look_up([(config, ids.reshape(-1))])
-        weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
-        return _pool(config.name, found, ends, self.mode, weights)
+        found, = self._look_up([(config, bags.ids)])
+        return pool([Pooled(config.name, 1, self.mode, bags, found)])
 
 
 def _checked_padding(name: str, num_embeddings: int | None, padding_idx: int | None) -> int | None:
@@ -286,48 +278,21 @@ def _checked_padding(name: str, num_embeddings: int | None, padding_idx: int | N
     return padding_idx % num_embeddings
 
 
-def _checked_pooling(name: str, pooling: Any) -> str:
-    text = str(getattr(pooling, "value", pooling)).lower()
-    if text not in _POOLINGS:
-        raise InvalidArgument(f"table {name!r}: {pooling!r} must be one of {', '.join(_POOLINGS)}")
-    return text
-
-
-def _bag_ends(name: str, ids: torch.Tensor, offsets: torch.Tensor | None, include_last_offset: bool) -> torch.Tensor:
-    """[bag + 1]: the offsets of the bags, and the number of ids."""
+def _bags_of(name: str, ids: torch.Tensor, offsets: torch.Tensor | None, weights: torch.Tensor | None,
+             include_last_offset: bool) -> Bags:
+    if weights is not None:
+        weights = weights.reshape(-1)
     if ids.dim() == 2:
         if offsets is not None:
             raise InvalidArgument(f"table {name!r}: ids of the shape {list(ids.shape)} have no offsets")
-        return torch.arange(len(ids) + 1, device=ids.device) * ids.shape[1]
+        return Bags(ids.reshape(-1), ids.shape[0], None, weights)
     if ids.dim() != 1 or offsets is None or offsets.dim() != 1:
         raise InvalidArgument(f"table {name!r}: bags are ids of the shape [bag, n], or [n] and offsets of the shape [bag]; ids "
                               f"have the shape {list(ids.shape)}, offsets {None if offsets is None else list(offsets.shape)}")
     ends = offsets if include_last_offset else torch.cat([offsets, offsets.new_tensor([len(ids)])])
     if not len(ends) or int(ends[0]) != 0 or int(ends[-1]) != len(ids) or bool((ends[1:] < ends[:-1]).any()):
         raise InvalidArgument(f"table {name!r}: offsets must rise from 0 to the number of ids, {len(ids)}")
-    return ends
-
-
-def _pool(name: str, found: _Found, ends: torch.Tensor, mode: str, weights: torch.Tensor | None) -> torch.Tensor:
-    """[bag, embedding_dim]. `ends`: [bag + 1]."""
-    if weights is not None and mode not in ("sum", "sqrtn"):
-        raise InvalidArgument(f"table {name!r}: per_sample_weights need the mode 'sum' or 'sqrtn', not {mode!r}")
-    if not len(found.weight):  # all bags are empty
-        return found.weight.new_zeros(len(ends) - 1, found.weight.shape[1])
-    if weights is not None:
-        weights = weights.to(found.weight.dtype)
-    elif len(found.positions) == len(ends) - 1 and bool((ends[1:] - ends[:-1] == 1).all()):
-        return functional.embedding(found.positions, found.weight, found.padding)  # faster: bags of one id
-    pooled: torch.Tensor = functional.embedding_bag(
-        found.positions, found.weight, ends.to(found.positions.dtype), mode="sum" if mode == "sqrtn" else mode,
-        per_sample_weights=weights, include_last_offset=True, padding_idx=found.padding)
-    if mode != "sqrtn":
-        return pooled
-    squares = torch.ones_like(found.positions, dtype=pooled.dtype) if weights is None else weights * weights
-    if found.padding is not None:
-        squares = squares * (found.positions != found.padding)
-    sums = torch.segment_reduce(squares, "sum", offsets=ends.to(torch.int64), unsafe=True)
-    return pooled / torch.where(sums == 0, 1, sums).sqrt()[:, None]
+    return Bags(ids, len(ends) - 1, (ends[1:] - ends[:-1]).to(torch.int64), weights)
 
 
 @dataclasses.dataclass
@@ -343,14 +308,6 @@ class EmbeddingBagConfig:
     lr: float | None = None
     first_values: FirstValues = Normal()
     seed: int = 0
-
-
-class _Bags(NamedTuple):
-    """The bags of some features, one feature after another."""
-
-    ids: torch.Tensor
-    lengths: torch.Tensor  # [bag]
-    weights: torch.Tensor | None
 
 
 class KeyedTensor:
@@ -399,7 +356,7 @@ class EmbeddingBagCollection(TableModule):
                                   getattr(table, "first_values", Normal()), getattr(table, "seed", 0),
                                   getattr(table, "optimizer", None), getattr(table, "lr", None)) for table in self._tables])
         self.is_weighted = is_weighted
-        self._poolings = [_checked_pooling(table.name, table.pooling) for table in self._tables]
+        self._poolings = [checked_pooling(table.name, table.pooling) for table in self._tables]
         of_features = [feature for table in self._tables for feature in table.feature_names]
         # As TorchRec: a feature of several tables has one key for each.
         self._keys = [feature if of_features.count(feature) == 1 else f"{feature}@{table.name}"
@@ -411,60 +368,61 @@ class EmbeddingBagCollection(TableModule):
         read = _features_of(features)
         bags = [self._bags(table, read) for table in self._tables]
         found = self._look_up([(config, of_table.ids) for config, of_table in zip(self.configs, bags, strict=True)])
-        pooled: list[torch.Tensor] = []
-        for table, pooling, of_table, rows in zip(self._tables, self._poolings, bags, found, strict=True):
-            ends = torch.cat([of_table.lengths.new_zeros(1), of_table.lengths.cumsum(0)])
-            values = _pool(table.name, rows, ends, pooling, of_table.weights)
-            pooled.extend(values.view(len(table.feature_names), -1, table.embedding_dim))
+        values = pool([Pooled(table.name, len(table.feature_names), pooling, of_table, rows)
+                       for table, pooling, of_table, rows in zip(self._tables, self._poolings, bags, found, strict=True)])
         lengths = [table.embedding_dim for table in self._tables for _ in table.feature_names]
-        return KeyedTensor(self._keys, lengths, torch.cat(pooled, dim=1))
+        return KeyedTensor(self._keys, lengths, values)
 
     def ids(self, features: Any) -> dict[str, list[torch.Tensor]]:
         """The ids that each table looks up, for Job.prefetch()."""
         read = _features_of(features)
         return {table.name: [self._feature(table, name, read).ids for name in table.feature_names] for table in self._tables}
 
-    def _feature(self, table: Any, name: str, read: Callable[[str], _Bags | None]) -> _Bags:
+    def _feature(self, table: Any, name: str, read: Callable[[str], Bags | None]) -> Bags:
         bags = read(name)
         if bags is None:
             raise InvalidArgument(f"table {table.name!r}: the batch has no feature {name!r}")
         if self.is_weighted and bags.weights is None:
             raise InvalidArgument(f"table {table.name!r}: feature {name!r} has no weights, but is_weighted is set")
-        return bags
+        return bags if self.is_weighted else bags._replace(weights=None)
 
-    def _bags(self, table: Any, read: Callable[[str], _Bags | None]) -> _Bags:
+    def _bags(self, table: Any, read: Callable[[str], Bags | None]) -> Bags:
         parts = [self._feature(table, name, read) for name in table.feature_names]
-        if len({len(part.lengths) for part in parts}) > 1:
-            counts = ", ".join(f"{name!r} has {len(part.lengths)}" for name, part in zip(table.feature_names, parts, strict=True))
+        if len(parts) == 1:
+            return parts[0]
+        if len({part.size for part in parts}) > 1:
+            counts = ", ".join(f"{name!r} has {part.size}" for name, part in zip(table.feature_names, parts, strict=True))
             raise InvalidArgument(f"table {table.name!r}: features with different numbers of bags: {counts}")
-        weights = [part.weights for part in parts if self.is_weighted and part.weights is not None]
-        return _Bags(torch.cat([part.ids for part in parts]), torch.cat([part.lengths for part in parts]),
-                     torch.cat(weights) if weights else None)
+        equal = all(part.lengths is None for part in parts) and len({len(part.ids) for part in parts}) == 1
+        weights = [part.weights for part in parts if part.weights is not None]
+        return Bags(torch.cat([part.ids for part in parts]), sum(part.size for part in parts),
+                    None if equal else torch.cat([part.all_lengths() for part in parts]),
+                    torch.cat(weights) if weights else None)
 
 
-def _features_of(features: Any) -> Callable[[str], _Bags | None]:
+def _features_of(features: Any) -> Callable[[str], Bags | None]:
     """Finds the bags of a feature in a batch; None: it has none."""
     if isinstance(features, Mapping):
-        return lambda name: _bags_of(name, features[name]) if name in features else None
+        return lambda name: _feature_of(name, features[name]) if name in features else None
     if not all(hasattr(features, method) for method in ("keys", "values", "lengths")):
         raise InvalidArgument(f"a batch is {type(features).__name__}, must be a mapping or have the calls of KeyedJaggedTensor")
     keys = list(features.keys())
-    values, lengths = features.values(), features.lengths()
+    values, lengths = features.values(), features.lengths().to(torch.int64)
     weights = features.weights_or_none() if hasattr(features, "weights_or_none") else None
     examples = len(lengths) // max(len(keys), 1)
     ends = [0, *lengths.cumsum(0)[examples - 1::examples].tolist()] if examples else [0] * (len(keys) + 1)
+    single = bool((lengths == 1).all())
 
-    def bags(name: str) -> _Bags | None:
+    def bags(name: str) -> Bags | None:
         if name not in keys:
             return None
         place = keys.index(name)
         part = slice(ends[place], ends[place + 1])
-        return _Bags(values[part], lengths[place * examples:(place + 1) * examples].to(torch.int64),
-                     None if weights is None else weights[part])
+        return Bags(values[part], examples, None if single else lengths[place * examples:(place + 1) * examples],
+                    None if weights is None else weights[part])
     return bags
 
 
-def _bags_of(name: str, feature: Any) -> _Bags:
+def _feature_of(name: str, feature: Any) -> Bags:
     ids, offsets, weights = (*feature, None)[:3] if isinstance(feature, (tuple, list)) else (feature, None, None)
-    ends = _bag_ends(name, ids, offsets, include_last_offset=False)
-    return _Bags(ids.reshape(-1), (ends[1:] - ends[:-1]).to(torch.int64), None if weights is None else weights.reshape(-1))
+    return _bags_of(name, ids, offsets, weights, include_last_offset=False)
