@@ -69,11 +69,11 @@ def servers(ps: int = 1) -> Iterator[list[str]]:
     """
     if ps < 1:
         raise InvalidArgument(f"ps is {ps}, must be above 0")
-    addresses = _free_addresses(ps)
-    command = [_programs.path("cairn-ps"), "--ps_hosts", ",".join(addresses), "--job_name", "ps"]
     before_exec = _programs.dying_with_parent()
     started: list[subprocess.Popen[bytes]] = []
     with contextlib.ExitStack() as stack:
+        addresses = [f"127.0.0.1:{stack.enter_context(_reserved_port()).getsockname()[1]}" for _ in range(ps)]
+        command = [_programs.path("cairn-ps"), "--ps_hosts", ",".join(addresses), "--job_name", "ps", "--reuse_port"]
         # A file for each log: an unread pipe fills, and its server then stops at the next line.
         logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(ps)]
         for index, log in enumerate(logs):
@@ -108,9 +108,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _free_addresses(count: int) -> list[str]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for held in sockets:
-            held.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{held.getsockname()[1]}" for held in sockets]
+def _reserved_port() -> socket.socket:
+    """Holds a port that a server may share, so that until the server listens no other program gets it."""
+    held = socket.socket()
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(("127.0.0.1", 0))
+    except OSError:
+        held.close()
+        raise
+    return held

@@ -8,6 +8,7 @@ import os
 import pathlib
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -91,6 +92,19 @@ class ArraysTest(unittest.TestCase):
             job.push({"w": [1, 2]})
         with self.assertRaisesRegex(cairn.ConnectionLost, "ps/0 at 127.0.0.1:1"):
             cairn.init("127.0.0.1:1", connect_timeout=1).start({"w": [1]})
+
+    def test_a_port_of_a_server_is_held_until_the_server_listens(self):
+        start, held = subprocess.Popen, []
+
+        def start_after_another(command, **options):
+            host, port = command[command.index("--ps_hosts") + 1].split(":")
+            with socket.socket() as other, self.assertRaises(OSError):
+                other.bind((host, int(port)))
+            held.append(port)
+            return start(command, **options)
+        with mock.patch("subprocess.Popen", start_after_another), local() as job:
+            self.assertEqual(job.start({"w": [1.]}, SGD)["w"], [1.])
+        self.assertEqual(len(held), 1)
 
     def test_a_server_that_ends_is_named_with_its_last_line(self):
         with self.assertRaisesRegex(cairn.Error, r"ps/0 ended with code -9: .*joined"):
