@@ -62,7 +62,7 @@ absl::Status PrintGenerated(const worker::TrainedModel& trained, const worker::T
       trained.data.tokens ? trained.data.tokens->vocabulary : std::vector<std::string>();
   CAIRN_ASSIGN_OR_RETURN(std::vector<int64_t> prompt, PromptOf(flags, file, vocabulary));
   // A model that is not compiled has no loss; its outputs count as logits.
-  const auto loss = worker::MakeLoss(options, trained.model);
+  const auto objective = worker::MakeObjective(options, trained.model);
   const auto print = [&](int64_t token) {
     const auto id = static_cast<size_t>(token);
     const std::string text = vocabulary.empty() ? absl::StrCat(token, " ") : vocabulary[id];
@@ -74,7 +74,7 @@ absl::Status PrintGenerated(const worker::TrainedModel& trained, const worker::T
                                              .prompt = std::move(prompt),
                                              .count = flags.count,
                                              .vocabulary = static_cast<int64_t>(vocabulary.size()),
-                                             .from_logits = !loss.ok() || loss->from_logits,
+                                             .from_logits = !objective.ok() || objective->losses()[0].loss.from_logits,
                                              .sampling = flags.sampling,
                                              .threads = threads};
   bool begun = false;

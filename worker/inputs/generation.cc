@@ -16,7 +16,7 @@
 #include "kernels/cpu/device.h"
 #include "nn/batch.h"
 #include "nn/byte_inputs.h"
-#include "nn/loss.h"
+#include "nn/objective.h"
 #include "nn/replica/replica.h"
 
 namespace cairn::worker {
@@ -26,8 +26,8 @@ absl::Status CheckGeneration(const GenerationRequest& request) {
   const auto refuse = [](const auto&... text) { return absl::InvalidArgumentError(absl::StrCat(text...)); };
   const nn::Model& model = request.model;
   const nn::ModelInput& input = model.inputs()[0];
-  const Shape& output = model.output_shape();
-  if (model.inputs().size() != 1 || !IsInteger(input.dtype) || input.shape.rank() != 1 || input.ragged ||
+  const Shape& output = model.outputs()[0].shape;
+  if (model.inputs().size() != 1 || model.outputs().size() != 1 || !IsInteger(input.dtype) || input.shape.rank() != 1 || input.ragged ||
       output.rank() != 2 || output[0] != input.shape[0]) {
     return refuse(
         "the model does not continue tokens: its input must be integers [length] and its output [length, "
@@ -54,11 +54,10 @@ class WindowScores {
  public:
   static absl::StatusOr<std::unique_ptr<WindowScores>> Create(const GenerationRequest& request) {
     std::unique_ptr<WindowScores> scores(new WindowScores(request));
-    // The replica needs a loss; this one accepts any output.
     CAIRN_ASSIGN_OR_RETURN(scores->device_, kernels::CreateCpuDevice(0, request.threads));
     CAIRN_ASSIGN_OR_RETURN(
         scores->replica_,
-        nn::Replica::Create(request.model, {.kind = kernels::LossKind::kMeanSquaredError}, *scores->device_));
+        nn::Replica::Create(request.model, scores->objective_, *scores->device_));
     std::fill(scores->targets_.span().begin(), scores->targets_.span().end(), 0.0f);
     return scores;
   }
@@ -78,7 +77,7 @@ class WindowScores {
     }
     const nn::BatchView batch = {.examples = 1, .inputs = window_.First(1), .targets = targets_.span()};
     CAIRN_ASSIGN_OR_RETURN(const nn::BatchResult result, replica_->Evaluate(request_.parameters, batch));
-    const auto width = static_cast<size_t>(request_.model.output_shape()[1]);
+    const auto width = static_cast<size_t>(request_.model.outputs()[0].shape[1]);
     return result.outputs.subspan((tokens.size() - 1) * width, width);
   }
 
@@ -86,10 +85,12 @@ class WindowScores {
   explicit WindowScores(const GenerationRequest& request)
       : request_(request),
         window_({{request.model.inputs()[0].dtype, request.model.inputs()[0].shape}}, 1),
-        targets_(request.model.output_shape().num_elements()) {}
+        objective_(nn::Objective::ForAnyOutputs(request.model)),
+        targets_(objective_.TargetsPerExample(request.model)) {}
 
   const GenerationRequest& request_;
   data::InputRows window_;
+  const nn::Objective objective_;  // the replica needs one
   AlignedBuffer targets_;
   std::unique_ptr<kernels::Device> device_;
   std::unique_ptr<nn::Replica> replica_;
