@@ -175,6 +175,14 @@ struct PairDotsParams {
   bool normalize = false;
 };
 
+// Rotary position embeddings (Su et al., "RoFormer", 2021): at step s, the i-th frequency f rotates the elements i and
+// i + width / 2 of each vector by the angle s f, and `amplitude` multiplies them. y may be x, and dx may be dy.
+struct RotaryParams {
+  TensorDesc input;                 // [n, steps, ..., width], row-major
+  std::vector<double> frequencies;  // [width / 2]
+  float amplitude = 1;
+};
+
 enum class Pooling { kMax, kAverage };
 
 // Max or average pooling. The average is over the part of the window inside the image.
@@ -582,6 +590,7 @@ class OpFactory {
   // Pools [n, h, w, c], in any layout, to [n, c].
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Pooling pooling,
                                                                   const TensorDesc& input) = 0;
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeRotary(const RotaryParams& params) = 0;
   // Softmax over the last axis of a row-major tensor.
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(const PairDotsParams& params) = 0;

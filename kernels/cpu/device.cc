@@ -124,6 +124,9 @@ class CpuOps final : public OpFactory {
                                                           int axis) override {
     return cpu::MakeConcatenate(context_, inputs, axis);
   }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeRotary(const RotaryParams& params) override {
+    return cpu::MakeRotary(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(const StepMaskParams& params) override {
     return cpu::MakeStepMask(context_, params);
   }

@@ -29,6 +29,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeMaxPool2D(onednn::Context& context,
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(onednn::Context& context, Pooling pooling,
                                                         const TensorDesc& input);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeRotary(onednn::Context& context, const RotaryParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(onednn::Context& context, const StepMaskParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(onednn::Context& context, const PairDotsParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeDepthWindows(onednn::Context& context,

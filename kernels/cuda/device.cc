@@ -82,6 +82,9 @@ class CudaOps final : public OpFactory {
                                                           int axis) override {
     return cuda::MakeConcatenate(context_, inputs, axis);
   }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeRotary(const RotaryParams& params) override {
+    return cuda::MakeRotary(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(const StepMaskParams& params) override {
     return cuda::MakeStepMask(context_, params);
   }

@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(Context& context, const Pool
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Context& context, Pooling pooling,
                                                         const TensorDesc& input);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(Context& context, const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeRotary(Context& context, const RotaryParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(Context& context, const StepMaskParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(Context& context, const PairDotsParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeDepthWindows(Context& context, const DepthWindowsParams& params);

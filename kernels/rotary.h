@@ -1,0 +1,38 @@
+// Rotary position embeddings: its contract's checks, and the angles, for every backend.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/ops.h"
+
+namespace cairn::kernels {
+
+inline absl::Status Validate(const RotaryParams& params) {
+  const Shape& shape = params.input.shape;
+  const int rank = shape.rank();
+  const bool fits = rank >= 3 && shape.num_elements() > 0 && params.input.layout == Layout::kRowMajor &&
+                    shape[rank - 1] == 2 * static_cast<int64_t>(params.frequencies.size());
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("cannot rotate ", params.input.ToString(), " by ",
+                                                 params.frequencies.size(),
+                                                 " frequencies: expected row-major [n, steps, ..., width], "
+                                                 "and a frequency for each two elements of the last axis"));
+}
+
+// The factors of all steps [steps, width / 2], cosines and then sines.
+inline std::vector<float> RotaryFactors(const RotaryParams& params) {
+  std::vector<float> factors;
+  for (const auto function : {+[](double x) { return std::cos(x); }, +[](double x) { return std::sin(x); }}) {
+    for (int64_t step = 0; step < params.input.shape[1]; ++step) {
+      for (const double frequency : params.frequencies)
+        factors.push_back(static_cast<float>(function(static_cast<double>(step) * frequency)) *
+                          params.amplitude);
+    }
+  }
+  return factors;
+}
+
+}  // namespace cairn::kernels
