@@ -4,6 +4,7 @@
 // Keras 3 writes it as an object with `keras_history`, Keras 2 as [layer, call, output, kwargs]. In a file
 // written by hand the layer's name suffices.
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -15,9 +16,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "nn/distributed_embedding.h"
+#include "nn/hub/keras_hub.h"
+#include "nn/hub/reverse_calls.h"
 #include "nn/layer/dtype_policy.h"
 #include "nn/layer/keras_class.h"
 #include "nn/layers/attention/attention_call.h"
+#include "nn/layers/select_step.h"
 #include "nn/model_builder.h"
 #include "nn/model_graph.h"
 #include "nn/number_arguments.h"
@@ -206,11 +210,14 @@ class FunctionalReader {
       return absl::OkStatus();
     }
     json document = as_written;
-    for (const auto rewrite : {&NormalizeAttentionCalls, &ReplaceNumbers}) {
+    for (const auto rewrite : {&NormalizeAttentionCalls, &ReplaceNumbers, &ReplaceGetItem, &ExpandHubLayer}) {
       if (const auto status = rewrite(document); !status.ok())
         return Annotate(status, absl::StrCat("layer '", TextOf(as_written, "name"), "'"));
     }
+    std::vector<SplitCall> split;
+    const json reverse = TakeReverseCalls(document, split);
     CAIRN_ASSIGN_OR_RETURN(GraphLayer layer, list_.Read(document, position));
+    if (!reverse.is_null()) split_calls_[layer.read.local_name] = std::move(split);
     // Keras writes the name twice, in the config and next to the class. A file written by hand may have it
     // only next to the class.
     const json outer_name = document.value("name", json());
@@ -229,7 +236,25 @@ class FunctionalReader {
     }
     if (!layer.is_input() && layer.calls.empty()) return Fault(layer, "inbound_nodes: required");
     graph_.layers.push_back(std::move(layer));
-    return absl::OkStatus();
+    return reverse.is_null() ? absl::OkStatus() : AddLayer(reverse, position);
+  }
+
+  // Makes what reads an output of a ReversibleEmbedding read that of the layer which has the call.
+  void FindSplitCalls() {
+    const auto find = [this](std::vector<Tensor>& tensors) {
+      for (Tensor& tensor : tensors) {
+        const auto found = split_calls_.find(tensor.layer);
+        if (found == split_calls_.end() || tensor.call >= static_cast<int64_t>(found->second.size()))
+          continue;
+        const SplitCall& call = found->second[static_cast<size_t>(tensor.call)];
+        if (call.reverse) tensor.layer = ReverseLayerOf(tensor.layer);
+        tensor.call = call.number;
+      }
+    };
+    find(graph_.outputs);
+    for (GraphLayer& layer : graph_.layers) {
+      for (GraphLayer::Call& call : layer.calls) find(call.inputs);
+    }
   }
 
   // Keras counts the calls of a model within the model from 1 in some places, since the model itself is a call of its
@@ -251,8 +276,9 @@ class FunctionalReader {
       const auto calls = static_cast<int64_t>(layer.calls.size());
       const bool beyond =
           absl::c_any_of(outputs, [&](const Tensor* tensor) { return tensor->call == calls; });
-      if (!from_zero && from_one(outputs) && (beyond || layer.model->class_name == "Functional"))
-        Shift(outputs);
+      const bool is_functional =
+          layer.model->class_name == "Functional" || IsHubModel(layer.model->class_name);
+      if (!from_zero && from_one(outputs) && (beyond || is_functional)) Shift(outputs);
     }
   }
 
@@ -274,6 +300,8 @@ class FunctionalReader {
   LayerListReader& list_;
   ModelGraph& graph_;
   bool keras3_ = false;
+  std::map<std::string, std::vector<SplitCall>>
+      split_calls_;  // [ReversibleEmbedding with reverse calls][call]
 };
 
 }  // namespace
@@ -314,6 +342,7 @@ absl::StatusOr<ModelGraph> ReadFunctional(const json& config, std::vector<int64_
   for (size_t position = 0; position < layers.size(); ++position) {
     CAIRN_RETURN_IF_ERROR(functional.AddLayer(layers[position], position));
   }
+  functional.FindSplitCalls();
   functional.CountCallsFromZero();
   return graph;
 }

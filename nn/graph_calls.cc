@@ -312,7 +312,7 @@ SummaryRow RowOf(const GraphLayer& layer, const GraphCall& call, const ModelBuil
 }  // namespace
 
 absl::Status AddModel(const ModelGraph& graph, ModelBuilder& builder) {
-  const bool functional = graph.class_name == "Functional";
+  const bool functional = graph.class_name != "Sequential";
   builder.SetName(graph.name, functional);
   GraphCall call(graph, builder);
   for (const Tensor& tensor : graph.inputs) {

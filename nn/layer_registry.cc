@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "nn/hub/keras_hub.h"
 #include "nn/layers/layers.h"
 
 namespace cairn::nn {
@@ -25,6 +26,7 @@ constexpr LayerRow kLayers[] = {
     {"AveragePooling3D", MakeAveragePooling3D, ByteUse::kPasses},
     {"BatchNormalization", MakeBatchNormalization},
     {"Bidirectional", MakeBidirectional},
+    {"CachedMultiHeadAttention", MakeCachedMultiHeadAttention},
     {"CategoryEncoding", MakeCategoryEncoding, ByteUse::kRaw},
     {"Concatenate", MakeConcatenate, ByteUse::kPasses},
     {"Conv1D", MakeConv1D},
@@ -66,6 +68,8 @@ constexpr LayerRow kLayers[] = {
     {"LayerNormalization", MakeLayerNormalization},
     {"LayerScale", MakeLayerScale},
     {"LeakyReLU", MakeLeakyRelu, ByteUse::kPasses},
+    {"LlamaAttention", MakeLlamaAttention},
+    {"LlamaLayerNorm", MakeLlamaLayerNorm},
     {"Masking", MakeMasking, ByteUse::kRaw},
     {"MaxPooling1D", MakeMaxPooling1D, ByteUse::kPasses},
     {"MaxPooling2D", MakeMaxPooling2D, ByteUse::kPasses},
@@ -77,6 +81,7 @@ constexpr LayerRow kLayers[] = {
     {"Normalization", MakeNormalization, ByteUse::kRaw},
     {"PReLU", MakePRelu, ByteUse::kPasses},
     {"Permute", MakePermute, ByteUse::kPasses},
+    {"PositionEmbedding", MakePositionEmbedding},
     {"RMSNormalization", MakeRmsNormalization},
     {"RandomContrast", MakeRandomContrast, ByteUse::kPasses},
     {"RandomFlip", MakeRandomFlip, ByteUse::kPasses},
@@ -87,9 +92,14 @@ constexpr LayerRow kLayers[] = {
     {"RepeatVector", MakeRepeatVector, ByteUse::kPasses},
     {"Rescaling", MakeRescaling, ByteUse::kRaw},
     {"Reshape", MakeReshape, ByteUse::kPasses},
+    {"ReverseEmbedding", MakeReverseEmbedding},
+    {"ReversibleEmbedding", MakeReversibleEmbedding, ByteUse::kRaw},
+    {"RotaryEmbedding", MakeRotaryEmbedding},
+    {"SelectStep", MakeSelectStep, ByteUse::kPasses},
     {"SeparableConv1D", MakeSeparableConv1D},
     {"SeparableConv2D", MakeSeparableConv2D},
     {"SimpleRNN", MakeSimpleRnn},
+    {"SinePositionEncoding", MakeSinePositionEncoding},
     {"Softmax", MakeSoftmax, ByteUse::kPasses},
     {"SpatialDropout1D", MakeSpatialDropout1D, ByteUse::kPasses},
     {"SpatialDropout2D", MakeSpatialDropout2D, ByteUse::kPasses},
@@ -128,9 +138,11 @@ bool OnlyReshapes(absl::string_view class_name) {
 }
 
 std::string SupportedLayers() {
-  return absl::StrCat("InputLayer, ", absl::StrJoin(kLayers, ", ", [](std::string* out, const LayerRow& row) {
-                        absl::StrAppend(out, row.class_name);
-                      }));
+  return absl::StrCat(
+      "InputLayer, ",
+      absl::StrJoin(kLayers, ", ",
+                    [](std::string* out, const LayerRow& row) { absl::StrAppend(out, row.class_name); }),
+      ", ", HubLayers());
 }
 
 }  // namespace cairn::nn

@@ -61,8 +61,10 @@ struct ModelOutput {
 
 // A group of Keras' files of weights, which are nested as the models are.
 struct KerasGroup {
-  std::string group;  // its name, which has the class and the order of the layer in its model: "conv2d_1"
-  std::string name;   // that of the layer in its model
+  // Its path within the group around it, with the class and the order of the layer in its model ("layers/conv2d_1"), or
+  // with the attribute of the layer around it ("_self_attention_layer").
+  std::string group;
+  std::string name;  // that of the layer in its model
 };
 
 // One use of a layer in the network. Nodes are ordered: inputs come before their users, the output is last. Several

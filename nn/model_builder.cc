@@ -432,7 +432,8 @@ absl::Status ModelBuilder::CountCall() {
 
 absl::Status ModelBuilder::TakeMasks(Node& node) {
   const MaskUse use = node.layer->mask_use();
-  if (use != MaskUse::kTakes && use != MaskUse::kTakesAndPasses) return absl::OkStatus();
+  if (use != MaskUse::kTakes && use != MaskUse::kTakesAndPasses && use != MaskUse::kTakesAndPassesFirst)
+    return absl::OkStatus();
   const auto add = [&](std::shared_ptr<const Layer> layer, std::vector<int> inputs) {
     return AddOwnNode(std::move(layer), std::move(inputs), node.device);
   };
@@ -447,6 +448,8 @@ absl::Status ModelBuilder::TakeMasks(Node& node) {
 
 absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node) {
   const std::vector<VariableSpec> specs = layer.layer->Variables(inputs);
+  const bool shares = !node.layer->variables_of().empty();
+  const std::string owner = shares ? std::string(node.layer->variables_of()) : layer.name;
   const auto [first, fresh] = first_node_of_.try_emplace(node.layer.get(), model_.nodes_.size());
   if (!fresh) {
     node.variables = model_.nodes_[first->second].variables;
@@ -459,8 +462,23 @@ absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const
     }
     return absl::OkStatus();
   }
+  if (shares) {
+    const auto called =
+        absl::c_find_if(model_.nodes_, [&](const Node& other) { return other.layer->name() == owner; });
+    if (called == model_.nodes_.end())
+      return absl::InvalidArgumentError(
+          absl::StrCat("has the variables of '", owner, "', which is not called before"));
+    node.groups = called->groups;
+  }
   for (const VariableSpec& spec : specs) {
     CAIRN_ASSIGN_OR_RETURN(const Shape shape, Shape::FromUntrusted(spec.shape.dims()));
+    const std::string name = absl::StrCat(owner, "/", spec.name);
+    const auto shared = absl::c_find_if(
+        model_.variables_, [&](const ModelVariable& variable) { return shares && variable.name == name; });
+    if (shared != model_.variables_.end() && shared->shape == shape) {
+      node.variables.push_back(static_cast<int>(shared - model_.variables_.begin()));
+      continue;
+    }
     if (shape.num_elements() > kMaxParameters - model_.num_parameters_) {
       return absl::InvalidArgumentError(
           absl::StrCat(spec.name, " ", shape.ToString(), " makes more than 2^32 parameters"));
@@ -468,7 +486,7 @@ absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const
     CAIRN_RETURN_IF_ERROR(Annotate(CheckShape(spec.initializer, shape), spec.name));
     node.variables.push_back(static_cast<int>(model_.variables_.size()));
     model_.variables_.push_back(
-        {.name = absl::StrCat(layer.name, "/", spec.name),
+        {.name = name,
          .shape = shape,
          .initializer = spec.initializer,
          .offset = model_.num_parameters_,

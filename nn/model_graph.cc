@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "nn/hub/keras_hub.h"
 #include "nn/layer/config_reader.h"
 #include "nn/layer/keras_class.h"
 
@@ -15,7 +16,9 @@ using nlohmann::json;
 constexpr size_t kMaxDepth = 32;  // of models within models
 
 bool IsModelClass(const json& class_name) {
-  return class_name == "Functional" || class_name == "Sequential" || class_name == "Model";
+  if (class_name == "Functional" || class_name == "Sequential" || class_name == "Model") return true;
+  return class_name.is_string() &&
+         (IsHubLayer(class_name.get<std::string>()) || IsHubModel(class_name.get<std::string>()));
 }
 
 // Keras 2.0 wrote the list of layers instead of a Sequential's config.
@@ -44,13 +47,25 @@ absl::StatusOr<GraphLayer> LayerListReader::Read(const json& entry, size_t posit
     return layer;
   }
   CAIRN_ASSIGN_OR_RETURN(layer.read, builder_.Read(entry, position, line(position), place_.scope));
-  std::string group = group_names_.Next(class_name.get<std::string>());
   layer.read.groups = place_.groups;
-  layer.read.groups.push_back({std::move(group), layer.read.local_name});
+  layer.read.groups.push_back(GroupOf(class_name.get<std::string>(), layer.read.local_name));
   return layer;
 }
 
-absl::StatusOr<GraphLayer> LayerListReader::ReadModel(const json& entry, size_t position) {
+KerasGroup LayerListReader::GroupOf(const std::string& class_name, const std::string& layer) {
+  if (place_.of_hub_layer) return {HubGroup(layer), layer};
+  return {absl::StrCat("layers/", group_names_.Next(class_name)), layer};
+}
+
+absl::StatusOr<GraphLayer> LayerListReader::ReadModel(const json& as_written, size_t position) {
+  json entry = as_written;
+  for (const auto expand : {&ExpandHubLayer, &ExpandHubModel}) {
+    const json name = entry.value("name", json());
+    if (const auto status = expand(entry); !status.ok()) {
+      return Annotate(status, absl::StrCat("layer ", name.is_null() ? json(position).dump() : name.dump(),
+                                           " (", entry["class_name"].get<std::string>(), ")"));
+    }
+  }
   ConfigReader outer(entry);
   const std::string class_name = outer.String("class_name", "");
   const std::string device = outer.String("device", place_.scope.device);
@@ -73,15 +88,15 @@ absl::StatusOr<GraphLayer> LayerListReader::ReadModel(const json& entry, size_t 
     return absl::InvalidArgumentError(
         absl::StrCat(read.where, ": is a model within ", kMaxDepth, " models, more are not supported"));
   }
-  std::string group = group_names_.Next(class_name);
   GraphPlace inner = {
       .lines = place_.lines,
       .pointer = absl::StrCat(place_.pointer, "/config/layers/", position),
       .scope = {.prefix = absl::StrCat(read.name, "/"),
                 .trainable = trainable.is_boolean() ? trainable.get<bool>() : place_.scope.trainable,
                 .device = device},
-      .groups = place_.groups};
-  inner.groups.push_back({std::move(group), read.local_name});
+      .groups = place_.groups,
+      .of_hub_layer = IsHubLayer(class_name)};
+  inner.groups.push_back(GroupOf(class_name, read.local_name));
   auto graph = ReadModelGraph(entry, inner, builder_);
   if (!graph.ok()) return Annotate(graph.status(), read.where);
   layer.model = std::make_shared<const ModelGraph>(*std::move(graph));
@@ -92,9 +107,11 @@ absl::StatusOr<ModelGraph> ReadModelGraph(const json& document, const GraphPlace
                                           ModelBuilder& builder) {
   const json config = ConfigOf(document);
   std::vector<int64_t> lines = LinesOfLayers(document, place);
-  if (document.value("class_name", json("Sequential")) == "Sequential")
-    return ReadSequential(config, std::move(lines), place, builder);
-  return ReadFunctional(config, std::move(lines), place, builder);
+  const json class_name = document.value("class_name", json("Sequential"));
+  if (class_name == "Sequential") return ReadSequential(config, std::move(lines), place, builder);
+  CAIRN_ASSIGN_OR_RETURN(ModelGraph graph, ReadFunctional(config, std::move(lines), place, builder));
+  if (class_name != "Model") graph.class_name = class_name.get<std::string>();
+  return graph;
 }
 
 }  // namespace cairn::nn

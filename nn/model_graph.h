@@ -58,7 +58,7 @@ struct MaskFunction {
 };
 
 struct ModelGraph {
-  std::string name, class_name;      // "Functional" or "Sequential"
+  std::string name, class_name;      // "Functional", "Sequential", or a class of keras_hub
   std::vector<GraphLayer> layers{};  // in the file's order
   std::vector<Tensor> inputs{}, outputs{};
   std::vector<std::string>
@@ -77,6 +77,7 @@ struct GraphPlace {
   std::string pointer{};                        // the JSON pointer of the model
   LayerScope scope{};
   std::vector<KerasGroup> groups{};  // of the models around the layers
+  bool of_hub_layer = false;         // the model is a layer of keras_hub (nn/hub)
 };
 
 // Reads the entries of a model's list of layers, except for their calls.
@@ -91,6 +92,8 @@ class LayerListReader {
 
  private:
   absl::StatusOr<GraphLayer> ReadModel(const nlohmann::json& entry, size_t position);
+  // The group of the next layer in Keras' files.
+  KerasGroup GroupOf(const std::string& class_name, const std::string& layer);
   int64_t line(size_t position) const { return position < lines_.size() ? lines_[position] : 0; }
 
   const GraphPlace& place_;

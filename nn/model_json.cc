@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/json.h"
 #include "common/core/status.h"
+#include "nn/hub/keras_hub.h"
 #include "nn/input_sizes.h"
 #include "nn/layer/config_reader.h"
 #include "nn/model.h"
@@ -33,10 +34,13 @@ absl::StatusOr<Model> Read(const json& document, absl::string_view text) {
   if (!document.is_object()) return absl::InvalidArgumentError("expected an object");
   ConfigReader reader(document);
   const std::string class_name = reader.String("class_name", "Sequential");
-  const bool functional = class_name == "Functional" || class_name == "Model";
+  const bool functional = class_name == "Functional" || class_name == "Model" || IsHubModel(class_name);
   if (!functional && class_name != "Sequential") {
     reader.Fail("class_name",
-                absl::StrCat("'", class_name, "' models are not supported, only Sequential and Functional"));
+                absl::StrCat("'", class_name,
+                             "' models are not supported, only Sequential and Functional, and of "
+                             "keras_hub ",
+                             HubModels()));
   }
   reader.Ignore(
       {"module", "registered_name", "keras_version", "backend", "build_config", "compile_config", "config"});
@@ -59,6 +63,9 @@ absl::StatusOr<Model> Read(const json& document, absl::string_view text) {
 absl::StatusOr<Model> Model::FromJson(absl::string_view text, absl::string_view source,
                                       const InputSizes& sizes) {
   CAIRN_ASSIGN_OR_RETURN(json document, ParseJson(text, source));
+  if (const auto status = ExpandHubModel(document); !status.ok()) {
+    return Annotate(status, absl::StrCat(source, ": ", document["class_name"].get<std::string>()));
+  }
   if (const auto status = SetInputSizes(sizes, document); !status.ok()) return Annotate(status, source);
   auto model = Read(document, text);
   if (!model.ok()) return Annotate(model.status(), source);

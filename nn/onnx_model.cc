@@ -94,6 +94,7 @@ class OnnxModelWriter {
 
   absl::Status AddNode(const Node& node) {
     builder_.layer_ = node.layer->name();
+    builder_.masked_ = node.masked;
     std::vector<OnnxValue> of_node;
     for (const int input : node.inputs) {
       OnnxValue value = input < 0 ? inputs_[static_cast<size_t>(Node::OfModelInput(input))]

@@ -72,6 +72,9 @@ absl::Status StepMasks::AddOutput(const Layer& layer, absl::Span<const int> inpu
       if (mask.has_value()) mask_of_[output] = *mask;
       return absl::OkStatus();
     }
+    case MaskUse::kTakesAndPassesFirst:
+      if (Has(inputs[0])) mask_of_[output] = mask_of_.at(inputs[0]);
+      return absl::OkStatus();
     case MaskUse::kDrops:
     case MaskUse::kTakes:
       break;

@@ -15,6 +15,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "kernels/device.h"
@@ -31,8 +32,9 @@ enum class MaskUse {
   kDrops,   // computes as without a mask; the output has none
   kPasses,  // computes as without a mask; the output has the input's mask or, of several inputs, their union
   kTakes,   // the op reads the mask; the output has none
-  kTakesAndPasses,  // both
-  kRefuses,         // Keras' layer reads the mask, which is not supported
+  kTakesAndPasses,       // both
+  kTakesAndPassesFirst,  // both, and the output has the mask of the first input
+  kRefuses,              // Keras' layer reads the mask, which is not supported
 };
 
 // A penalty on a variable, added to the loss: l1 sum |w| + l2 sum w^2.
@@ -126,6 +128,9 @@ class Layer {
   virtual std::optional<double> masked_value() const { return std::nullopt; }
   // Whether the output is a mask. It has no gradient, and no summary shows the layer.
   virtual bool is_mask() const { return false; }
+  // The name of the layer whose variables this layer shares, those of equal names, and whose group in Keras' files has
+  // this layer's other variables; empty: none. That layer must be called before.
+  virtual absl::string_view variables_of() const { return ""; }
   // Set for a layer whose table is always outside the model (replace_embeddings.h). It takes ids, and may take weights.
   virtual const RowTable* row_table() const { return nullptr; }
   // `device` must outlive the op.

@@ -91,6 +91,8 @@ class OnnxBuilder {
   const Shape& ShapeOf(OnnxValue value) const { return values_[static_cast<size_t>(value)].shape; }
   // Integers occur only in values that are looked up in tables.
   DType TypeOf(OnnxValue value) const { return values_[static_cast<size_t>(value)].dtype; }
+  // [mask at the end of the current layer's inputs] the own input whose steps it masks (Node::masked).
+  absl::Span<const int> masked() const { return masked_; }
   // Whether the value is a ragged input of the model.
   bool IsRagged(OnnxValue value) const { return values_[static_cast<size_t>(value)].ragged; }
   // The name of the value in the layout [batch, shape].
@@ -146,7 +148,8 @@ class OnnxBuilder {
   std::set<std::string> names_;
   std::map<std::string, int, std::less<>> suffixes_;  // [taken name] the last number appended to it
   std::set<std::string> weights_;                     // names of variables that are in the graph
-  std::string layer_;                                 // the layer whose nodes are being added
+  absl::Span<const int> masked_;
+  std::string layer_;  // the layer whose nodes are being added
 };
 
 }  // namespace cairn::nn

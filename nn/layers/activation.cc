@@ -28,6 +28,8 @@ constexpr float kNoLimit = std::numeric_limits<float>::infinity();
 constexpr Row kActivations[] = {
     {"elu", {.function = {.kind = Activation::kElu, .slope = 1}}},
     {"gelu", {.function = {.kind = Activation::kGelu}}},
+    {"keras_hub>gelu_approximate", {.function = {.kind = Activation::kGeluTanh}}},
+    {"keras_nlp>gelu_approximate", {.function = {.kind = Activation::kGeluTanh}}},
     {"hard_sigmoid", {.function = {.kind = Activation::kHardSigmoid}}},
     {"hard_silu", {.function = {.kind = Activation::kHardSilu}}},
     {"hard_swish", {.function = {.kind = Activation::kHardSilu}}},

@@ -1,4 +1,4 @@
-// Embedding: looks up rows of a table [input_dim, output_dim] by index.
+// Embedding, and ReversibleEmbedding without its reverse calls: they look up rows of a table [input_dim, output_dim].
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -15,8 +15,8 @@ namespace {
 
 class EmbeddingLayer final : public Layer {
  public:
-  EmbeddingLayer(std::string name, TableConfig config, bool mask_zero)
-      : Layer(std::move(name), "Embedding"), config_(std::move(config)), mask_zero_(mask_zero) {}
+  EmbeddingLayer(std::string name, std::string class_name, TableConfig config, bool mask_zero)
+      : Layer(std::move(name), std::move(class_name)), config_(std::move(config)), mask_zero_(mask_zero) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     Shape output = inputs[0];
@@ -90,7 +90,16 @@ class EmbeddingLayer final : public Layer {
 std::unique_ptr<Layer> MakeEmbedding(std::string name, ConfigReader& config) {
   TableConfig read = TableConfig::Read(config);
   config.Ignore({"input_length"});
-  return std::make_unique<EmbeddingLayer>(std::move(name), std::move(read), config.Bool("mask_zero", false));
+  return std::make_unique<EmbeddingLayer>(std::move(name), "Embedding", std::move(read),
+                                          config.Bool("mask_zero", false));
+}
+
+std::unique_ptr<Layer> MakeReversibleEmbedding(std::string name, ConfigReader& config) {
+  TableConfig read = TableConfig::Read(config);
+  // The reverse calls, which are a layer of their own, use these.
+  config.Ignore({"tie_weights", "reverse_dtype", "logit_soft_cap"});
+  return std::make_unique<EmbeddingLayer>(std::move(name), "ReversibleEmbedding", std::move(read),
+                                          config.Bool("mask_zero", false));
 }
 
 }  // namespace cairn::nn

@@ -1,4 +1,4 @@
-// LayerNormalization and RMSNormalization over one axis or several.
+// LayerNormalization and RMSNormalization over one axis or several, and LlamaLayerNorm of keras_hub.
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -16,7 +16,8 @@ namespace {
 
 struct LayerNormConfig : NormWeights {
   float epsilon = 0;
-  bool rms = false;  // RMSNormalization
+  bool rms = false;  // RMSNormalization and LlamaLayerNorm
+  bool passes_mask = true;
 };
 
 // Variables: gamma and beta, if they exist.
@@ -44,10 +45,9 @@ class LayerNormOp final : public LayerOp {
 
 class LayerNormalizationLayer final : public Layer {
  public:
-  LayerNormalizationLayer(std::string name, LayerNormConfig config, std::vector<int64_t> axes)
-      : Layer(std::move(name), config.rms ? "RMSNormalization" : "LayerNormalization"),
-        config_(std::move(config)),
-        axes_(std::move(axes)) {}
+  LayerNormalizationLayer(std::string name, std::string class_name, LayerNormConfig config,
+                          std::vector<int64_t> axes)
+      : Layer(std::move(name), std::move(class_name)), config_(std::move(config)), axes_(std::move(axes)) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     CAIRN_RETURN_IF_ERROR(ResolveAxes(axes_, inputs[0]));
@@ -62,7 +62,7 @@ class LayerNormalizationLayer final : public Layer {
   }
 
   // Keras' RMSNormalization drops it.
-  MaskUse mask_use() const override { return config_.rms ? MaskUse::kDrops : MaskUse::kPasses; }
+  MaskUse mask_use() const override { return config_.passes_mask ? MaskUse::kPasses : MaskUse::kDrops; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const kernels::TensorDesc& input = params.inputs[0];
@@ -133,17 +133,32 @@ std::unique_ptr<Layer> MakeLayerNormalization(std::string name, ConfigReader& co
   read.epsilon = static_cast<float>(config.Number("epsilon", 1e-3));
   if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
   config.Refuse("rms_scaling", false);
-  return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read),
+  return std::make_unique<LayerNormalizationLayer>(std::move(name), "LayerNormalization", std::move(read),
                                                    config.Ints("axis", {{-1}}));
 }
 
-std::unique_ptr<Layer> MakeRmsNormalization(std::string name, ConfigReader& config) {
+namespace {
+
+std::unique_ptr<Layer> MakeRms(std::string name, std::string class_name, bool passes_mask,
+                               ConfigReader& config) {
   LayerNormConfig read = {NormWeights{.center = false, .gamma = {.center = 1}}};
   read.epsilon = static_cast<float>(config.Number("epsilon", 1e-6));
   read.rms = true;
+  read.passes_mask = passes_mask;
   if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
-  return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(read),
+  return std::make_unique<LayerNormalizationLayer>(std::move(name), std::move(class_name), std::move(read),
                                                    config.Ints("axis", {{-1}}));
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeLlamaLayerNorm(std::string name, ConfigReader& config) {
+  // Within a LlamaTransformerDecoder, which passes its mask.
+  return MakeRms(std::move(name), "LlamaLayerNorm", config.Bool("passes_mask", false), config);
+}
+
+std::unique_ptr<Layer> MakeRmsNormalization(std::string name, ConfigReader& config) {
+  return MakeRms(std::move(name), "RMSNormalization", /*passes_mask=*/false, config);
 }
 
 }  // namespace cairn::nn

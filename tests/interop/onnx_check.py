@@ -68,7 +68,35 @@ def attention():
     return document
 
 
-ACTIVATIONS = ["elu", "gelu", "hard_sigmoid", "hard_silu", "leaky_relu", "linear", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "tanh"]
+def transformers():
+    """Layers of keras_hub, with masks of ids and of the call, and those of which its backbones consist."""
+    width = [None, 7, 8]
+    decoder = layer("TransformerDecoder", name="decoder", intermediate_dim=5, num_heads=2, decoder_sequence_shape=width)
+    encoder = dict(layer("TransformerEncoder", name="encoder", intermediate_dim=5, num_heads=2, activation="gelu",
+                         normalize_first=True), build_config={"input_shape": width})
+    llama = dict(layer("LlamaTransformerDecoder", name="llama", intermediate_dim=5, num_query_heads=2, num_key_value_heads=1),
+                 build_config={"input_shape": width})
+    document = functional(
+        [STEPS, {"class_name": "InputLayer", "config": {"name": "padding", "batch_shape": [None, 7], "dtype": "int32"}}],
+        [(layer("TokenAndPositionEmbedding", name="tokens", vocabulary_size=10, sequence_length=9, embedding_dim=8, mask_zero=True),
+          [[["steps", 0, 0]]]),
+         (encoder, [[["tokens", 0, 0]]]), (decoder, [[["encoder", 0, 0], ["tokens", 0, 0]]]),
+         (layer("ReversibleEmbedding", name="words", input_dim=10, output_dim=8), [[["steps", 0, 0]], [["norm", 0, 0]]]),
+         (llama, [[["words", 0, 0]]]), (layer("PositionEmbedding", name="positions", sequence_length=7), [[["llama", 0, 0]]]),
+         (layer("SinePositionEncoding", name="sines"), [[["llama", 0, 0]]]),
+         (layer("Add", name="sum"), [[["llama", 0, 0], ["positions", 0, 0], ["sines", 0, 0], ["decoder", 0, 0]]]),
+         (layer("RotaryEmbedding", name="rotated"), [[["sum", 0, 0]]]),
+         (layer("CachedMultiHeadAttention", name="attention", num_heads=2, key_dim=3), [[["rotated", 0, 0], ["sum", 0, 0]]]),
+         (layer("LlamaLayerNorm", name="norm"), [[["attention", 0, 0]]]),
+         (dict(layer("GetItem", name="last"), module="keras.src.ops.numpy"), [[["words", 1, 0]]])], "last")
+    calls = {entry["name"]: entry for entry in document["config"]["layers"]}
+    calls["words"]["inbound_nodes"] = [{"args": [["steps", 0, 0]]}, {"args": [["norm", 0, 0]], "kwargs": {"reverse": True}}]
+    calls["last"]["inbound_nodes"] = [{"args": [["words", 1, 0], [{"class_name": "__slice__", "config": {"start": None}}, -1]]}]
+    calls["llama"]["inbound_nodes"] = [{"args": [["words", 0, 0]], "kwargs": {"decoder_padding_mask": ["padding", 0, 0]}}]
+    return document
+
+
+ACTIVATIONS = ["elu", "gelu", "keras_hub>gelu_approximate", "hard_sigmoid", "hard_silu", "leaky_relu", "linear", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "tanh"]
 
 ACTIVATION_LAYERS = [
     layer("LeakyReLU", name="leaky", negative_slope=0.1), layer("ELU", name="half_elu", alpha=0.5), layer("Softmax", name="shares"),
@@ -79,7 +107,7 @@ ACTIVATION_LAYERS = [
 def side_by_side():
     """Every activation of the same values, whole in the output."""
     calls = [(layer("Dense", name="values", units=7, use_bias=False), [[["row", 0, 0]]])]
-    calls += [(layer("Activation", name=f"as_{name}", activation=name), [[["values", 0, 0]]]) for name in ACTIVATIONS]
+    calls += [(layer("Activation", name=f"as_{name.split('>')[-1]}", activation=name), [[["values", 0, 0]]]) for name in ACTIVATIONS]
     calls += [(entry, [[["values", 0, 0]]]) for entry in ACTIVATION_LAYERS]
     calls.append((layer("Concatenate", name="all"), [[[entry["config"]["name"], 0, 0] for entry, _ in calls[1:]]]))
     return functional([ROW], calls, "all")
@@ -126,6 +154,7 @@ NETWORKS = {
         layer("UpSampling3D", size=[2, 1, 2]), layer("Cropping3D", cropping=[[1, 0], [0, 1], [0, 0]]),
         layer("AveragePooling3D", pool_size=[2, 1, 2], strides=1), layer("Dense", units=4),
         layer("GlobalAveragePooling3D", keepdims=True), layer("GlobalMaxPooling3D"), layer("Dense", units=5)),
+    "transformers": transformers(),
     "transposed_same": sequential(
         IMAGE, layer("Conv2DTranspose", filters=4, kernel_size=3, strides=2, padding="same"),
         layer("Conv2DTranspose", filters=3, kernel_size=2, strides=3, padding="same", activation="relu"),
@@ -367,6 +396,8 @@ PREPROCESSING = functional(
      (layer("Concatenate", name="all"), [[[name, 0, 0] for name in ("flat", "one", "tf_idf", "known", "ages")]]),
      (layer("Dense", name="scores", units=2), [[["all", 0, 0]]])], "scores")
 WITHOUT_ONNX = {"Hashing"}
+# Layers that files have under other names: GetItem, ReversibleEmbedding, LlamaTransformerDecoder.
+READ_AS = {"SelectStep", "ReverseEmbedding", "LlamaAttention"}
 
 
 def check_preprocessing(bin_dir, directory):
@@ -401,7 +432,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         directory = pathlib.Path(temporary)
         used = {entry["class_name"] for document in NETWORKS.values() for entry in document["config"]["layers"]}
-        used |= {entry["class_name"] for entry in PREPROCESSING["config"]["layers"]} | WITHOUT_ONNX
+        used |= {entry["class_name"] for entry in PREPROCESSING["config"]["layers"]} | WITHOUT_ONNX | READ_AS
         missing = supported_layers(bin_dir, directory) - used
         assert not missing, f"no network here has {missing}"
         for name, document in NETWORKS.items():

@@ -42,24 +42,36 @@ struct FileLayer {
 
 // A layer of the model that has variables.
 struct ModelLayer {
-  std::string path;                // the layer's path in a Keras 3 file
-  std::vector<std::string> names;  // those of the models around it, then its own
-  std::vector<const nn::ModelVariable*> variables;
+  std::string path{};                // the layer's path in a Keras 3 file
+  std::vector<std::string> names{};  // those of the models around it, then its own
+  std::vector<const nn::ModelVariable*> variables{};
+  // The file may have one weight more: that of the reverse calls, which the model may lack.
+  bool reversible = false;
 };
 
 std::vector<ModelLayer> LayersOf(const nn::Model& model) {
   std::vector<ModelLayer> layers;
-  std::set<const nn::Layer*> seen;
+  std::set<int> seen;  // variables
   for (const nn::Node& node : model.nodes()) {
-    if (!seen.insert(node.layer.get()).second || node.variables.empty()) continue;
-    ModelLayer layer;
+    ModelLayer layer = {.reversible = node.layer->class_name() == "ReversibleEmbedding"};
     for (const nn::KerasGroup& group : node.groups) {
-      absl::StrAppend(&layer.path, layer.path.empty() ? "" : "/", "layers/", group.group);
+      absl::StrAppend(&layer.path, layer.path.empty() ? "" : "/", group.group);
       layer.names.push_back(group.name);
     }
-    for (const int variable : node.variables)
-      layer.variables.push_back(&model.variables()[static_cast<size_t>(variable)]);
-    layers.push_back(std::move(layer));
+    for (const int variable : node.variables) {
+      if (seen.insert(variable).second)
+        layer.variables.push_back(&model.variables()[static_cast<size_t>(variable)]);
+    }
+    if (layer.variables.empty()) continue;
+    // A layer may share the group of another one (nn::Layer::variables_of).
+    const auto group = std::find_if(layers.begin(), layers.end(), [&](const ModelLayer& other) {
+      return node.layer->variables_of() != "" && other.path == layer.path;
+    });
+    if (group == layers.end()) {
+      layers.push_back(std::move(layer));
+    } else {
+      group->variables.insert(group->variables.end(), layer.variables.begin(), layer.variables.end());
+    }
   }
   return layers;
 }
@@ -103,16 +115,22 @@ WeightsPlace PlaceOf(absl::string_view path) {
   return {std::string(path), place};
 }
 
-// The names of the layers on the path of a group: tower and conv for "layers/functional/layers/conv2d". Empty if the
-// file lacks one.
+// The names of the layers on the path of a group: tower and conv for "layers/functional/layers/conv2d". A layer of
+// keras_hub has others in its attributes: "layers/transformer_decoder/_self_attention_layer". Empty if the file lacks a
+// name.
 std::vector<std::string> NamesOn(const std::string& path, const Hdf5File& file) {
   std::vector<std::string> names;
   for (size_t slash = path.find('/'); slash != std::string::npos;) {
     const size_t end = path.find('/', slash + 1);
+    // The group `layers` of a model is no layer itself.
+    if (end != std::string::npos && path.compare(slash, end - slash, "/layers") == 0) {
+      slash = end;
+      continue;
+    }
     const auto name = file.group_names().find(path.substr(0, end) + "/vars");
     if (name == file.group_names().end()) return {};
     names.push_back(name->second);
-    slash = end == std::string::npos ? end : path.find('/', end + 1);
+    slash = end;
   }
   return names;
 }
@@ -347,7 +365,8 @@ const FileWeight* Find(const FileLayer& layer, size_t position, const ModelLayer
 absl::Status ReadLayer(const Hdf5File& file, const FileLayer& from, const ModelLayer& to,
                        absl::Span<float> parameters) {
   std::vector<const FileWeight*> weights;
-  bool fits = from.weights.size() == to.variables.size();
+  const size_t given = from.weights.size(), needed = to.variables.size();
+  bool fits = given == needed || (to.reversible && given == needed + 1);
   for (size_t i = 0; i < to.variables.size(); ++i) {
     weights.push_back(Find(from, i, to));
     fits = fits && weights[i] != nullptr && file.shapes().at(weights[i]->dataset) == to.variables[i]->shape;

@@ -20,7 +20,8 @@ constexpr absl::string_view kArguments[] = {"query",      "value",    "key",    
 
 bool IsAttention(const json& class_name) {
   return class_name == "MultiHeadAttention" || class_name == "GroupQueryAttention" ||
-         class_name == "Attention";
+         class_name == "Attention" || class_name == "CachedMultiHeadAttention" ||
+         class_name == "LlamaAttention";
 }
 // Attention takes a list of tensors and a list of masks, MultiHeadAttention takes an argument for each
 // tensor.

@@ -26,6 +26,14 @@ std::vector<std::string> MasksInOnnx(const AttentionCall& call, absl::Span<const
   return masks;
 }
 
+std::string QueryMaskInOnnx(OnnxValue mask, OnnxBuilder& onnx) {
+  return Reshaped(onnx.ChannelsLast(mask), {-1, 1, onnx.ShapeOf(mask)[0], 1}, onnx);
+}
+
+std::string KeyMaskInOnnx(OnnxValue mask, OnnxBuilder& onnx) {
+  return Reshaped(onnx.ChannelsLast(mask), {-1, 1, 1, onnx.ShapeOf(mask)[0]}, onnx);
+}
+
 std::string AttentionInOnnx(const kernels::AttentionParams& params, const OnnxProjections& inputs,
                             std::vector<std::string> masks, OnnxBuilder& onnx) {
   const int64_t queries = params.queries, keys = params.keys, group = params.heads / params.key_heads;

@@ -20,6 +20,10 @@ struct OnnxProjections {
 std::vector<std::string> MasksInOnnx(const AttentionCall& call, absl::Span<const OnnxValue> inputs,
                                      OnnxBuilder& onnx);
 
+// The same for one mask, [queries] or [keys].
+std::string QueryMaskInOnnx(OnnxValue mask, OnnxBuilder& onnx);
+std::string KeyMaskInOnnx(OnnxValue mask, OnnxBuilder& onnx);
+
 // Returns [batch, queries, heads * value_width]. `params.batch` is not used.
 std::string AttentionInOnnx(const kernels::AttentionParams& params, const OnnxProjections& inputs,
                             std::vector<std::string> masks, OnnxBuilder& onnx);

@@ -1,5 +1,5 @@
-// MultiHeadAttention and GroupQueryAttention: query, key and value are projected to heads, and the outputs of
-// all heads are projected to one vector.
+// MultiHeadAttention, GroupQueryAttention, and those of keras_hub: query, key and value are projected to heads, and the
+// outputs of all heads are projected to one vector.
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -12,10 +12,14 @@
 #include "nn/layers/attention/attention_call.h"
 #include "nn/layers/attention/attention_onnx.h"
 #include "nn/layers/attention/projected_attention_op.h"
+#include "nn/layers/attention/rotary.h"
 #include "nn/layers/layers.h"
 
 namespace cairn::nn {
 namespace {
+
+// The masks of time steps of the inputs that hide pairs of a query and a key.
+enum class StepMaskUse { kNone, kKeys, kQueriesAndKeys };
 
 struct MultiHeadConfig {
   int64_t heads, key_heads, width, value_width;
@@ -24,6 +28,8 @@ struct MultiHeadConfig {
   float dropout;
   InitializerSpec kernel_initializer, bias_initializer;
   RegularizerSpec kernel_regularizer, bias_regularizer;
+  StepMaskUse step_masks;
+  std::vector<double> rotary;  // the frequencies by which queries and keys are rotated; empty: they are not
 };
 
 class MultiHeadAttentionLayer final : public Layer {
@@ -68,15 +74,19 @@ class MultiHeadAttentionLayer final : public Layer {
   }
 
   bool differs_in_training() const override { return config_.dropout > 0; }
-  MaskUse mask_use() const override { return MaskUse::kRefuses; }
+  MaskUse mask_use() const override { return MaskUse::kTakesAndPassesFirst; }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
+    const auto own = params.inputs.first(params.inputs.size() - params.masked.size());
     std::vector<Shape> shapes;
-    for (const kernels::TensorDesc& input : params.inputs) shapes.emplace_back(input.shape.dims().subspan(1));
-    return ProjectedAttentionOp::Create({.inputs = params.inputs,
-                                         .key = KeyInput(params.inputs.size()),
+    for (const kernels::TensorDesc& input : own) shapes.emplace_back(input.shape.dims().subspan(1));
+    CAIRN_ASSIGN_OR_RETURN(const StepMaskInputs masks, MasksOfInputs(own.size(), params.masked));
+    return ProjectedAttentionOp::Create({.inputs = own,
+                                         .key = KeyInput(own.size()),
+                                         .step_masks = masks,
                                          .call = call_,
                                          .attention = AttentionOf(params.inputs[0].shape[0], shapes),
+                                         .rotary = config_.rotary,
                                          .output_width = OutputWidth(shapes),
                                          .use_bias = config_.use_bias,
                                          .needs_input_gradients = params.needs_input_gradients},
@@ -86,8 +96,9 @@ class MultiHeadAttentionLayer final : public Layer {
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
                                    absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
+    const auto own = inputs.first(inputs.size() - onnx.masked().size());
     std::vector<Shape> shapes;
-    for (const OnnxValue input : inputs) shapes.push_back(onnx.ShapeOf(input));
+    for (const OnnxValue input : own) shapes.push_back(onnx.ShapeOf(input));
     const kernels::AttentionParams attention = AttentionOf(0, shapes);
     size_t next = 0;
     // x [batch, length, width] times the next kernel as a matrix, plus the next bias.
@@ -99,16 +110,42 @@ class MultiHeadAttentionLayer final : public Layer {
     const auto project_input = [&](size_t input, int64_t to) {
       return project(onnx.ChannelsLast(inputs[input]), shapes[input][1], to);
     };
-    const std::string q = project_input(0, config_.heads * config_.width);
-    const std::string k = project_input(KeyInput(inputs.size()), config_.key_heads * config_.width);
+    const auto rotate = [&](std::string x, int64_t steps, int64_t heads) {
+      return config_.rotary.empty() ? x : RotaryInOnnx(x, steps, heads, config_.rotary, onnx);
+    };
+    const std::string q =
+        rotate(project_input(0, config_.heads * config_.width), attention.queries, config_.heads);
+    const std::string k = rotate(project_input(KeyInput(own.size()), config_.key_heads * config_.width),
+                                 attention.keys, config_.key_heads);
     const std::string v = project_input(1, config_.key_heads * config_.value_width);
-    const std::string attended =
-        AttentionInOnnx(attention, {q, k, v}, MasksInOnnx(call_, inputs, onnx), onnx);
+    std::vector<std::string> masks = MasksInOnnx(call_, own, onnx);
+    CAIRN_ASSIGN_OR_RETURN(const StepMaskInputs of_steps, MasksOfInputs(own.size(), onnx.masked()));
+    if (of_steps.query.has_value()) masks.push_back(QueryMaskInOnnx(inputs[*of_steps.query], onnx));
+    if (of_steps.key.has_value()) masks.push_back(KeyMaskInOnnx(inputs[*of_steps.key], onnx));
+    const std::string attended = AttentionInOnnx(attention, {q, k, v}, std::move(masks), onnx);
     const Shape output = {shapes[0][0], OutputWidth(shapes)};
     return onnx.FromChannelsLast(project(attended, config_.heads * config_.value_width, output[1]), output);
   }
 
  private:
+  // The masks of time steps, which follow `own` inputs. INVALID_ARGUMENT if two masks hide keys, or queries.
+  absl::StatusOr<StepMaskInputs> MasksOfInputs(size_t own, absl::Span<const int> masked) const {
+    StepMaskInputs inputs;
+    for (size_t i = 0; i < masked.size() && config_.step_masks != StepMaskUse::kNone; ++i) {
+      const auto input = static_cast<size_t>(masked[i]);
+      if (input == 0 && config_.step_masks == StepMaskUse::kQueriesAndKeys && !call_.Find("query_mask"))
+        inputs.query = own + i;
+      if (input == 0 || (input > 1 && input != KeyInput(own))) continue;
+      if (config_.step_masks == StepMaskUse::kKeys && call_.Find("key_mask")) continue;  // which replaces it
+      if (inputs.key.has_value() || call_.Find("value_mask") || call_.Find("key_mask")) {
+        return absl::InvalidArgumentError(
+            "its keys have a mask of time steps (of mask_zero or Masking) and another mask, and only one is "
+            "supported: multiply them");
+      }
+      inputs.key = own + i;
+    }
+    return inputs;
+  }
   int64_t OutputWidth(absl::Span<const Shape> inputs) const {
     return config_.output_width > 0 ? config_.output_width : inputs[0][1];
   }
@@ -149,8 +186,11 @@ void ReadCommon(ConfigReader& config, MultiHeadConfig& read) {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeMultiHeadAttention(std::string name, ConfigReader& config) {
-  MultiHeadConfig read = {};
+namespace {
+
+std::unique_ptr<Layer> MakeMultiHead(std::string name, std::string class_name, StepMaskUse step_masks,
+                                     ConfigReader& config) {
+  MultiHeadConfig read = {.step_masks = step_masks};
   read.heads = read.key_heads = config.PositiveInt("num_heads");
   read.width = config.PositiveInt("key_dim");
   read.value_width = config.PositiveInt("value_dim", read.width);
@@ -162,12 +202,43 @@ std::unique_ptr<Layer> MakeMultiHeadAttention(std::string name, ConfigReader& co
     config.Fail("attention_axes", "only the axis after the batch is supported, [1]");
   ReadCommon(config, read);
   AttentionCall call = AttentionCall::Read(config);
-  return std::make_unique<MultiHeadAttentionLayer>(std::move(name), "MultiHeadAttention", std::move(read),
+  return std::make_unique<MultiHeadAttentionLayer>(std::move(name), std::move(class_name), std::move(read),
+                                                   std::move(call));
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeMultiHeadAttention(std::string name, ConfigReader& config) {
+  return MakeMultiHead(std::move(name), "MultiHeadAttention", StepMaskUse::kQueriesAndKeys, config);
+}
+
+// The layer of keras_hub does not see its inputs' masks, but a TransformerDecoder gives it that of the keys.
+std::unique_ptr<Layer> MakeCachedMultiHeadAttention(std::string name, ConfigReader& config) {
+  const bool in_decoder = config.Bool("masks_keys", false);
+  return MakeMultiHead(std::move(name), "CachedMultiHeadAttention",
+                       in_decoder ? StepMaskUse::kKeys : StepMaskUse::kNone, config);
+}
+
+// The attention within a LlamaTransformerDecoder of keras_hub.
+std::unique_ptr<Layer> MakeLlamaAttention(std::string name, ConfigReader& config) {
+  MultiHeadConfig read = {.step_masks = StepMaskUse::kKeys};
+  read.heads = config.PositiveInt("num_query_heads");
+  read.key_heads = config.PositiveInt("num_key_value_heads");
+  read.width = read.value_width = config.PositiveInt("head_dim");
+  if (read.heads % read.key_heads != 0) {
+    config.Fail("num_query_heads",
+                absl::StrCat(read.heads, " is not a multiple of num_key_value_heads, ", read.key_heads));
+  }
+  if (read.width % 2 != 0) config.Fail("head_dim", absl::StrCat(read.width, " is odd and cannot be rotated"));
+  read.rotary = ReadLlamaFrequencies(read.width, config);
+  read.kernel_initializer = config.Initializer("kernel_initializer", "glorot_uniform");
+  AttentionCall call = AttentionCall::Read(config);
+  return std::make_unique<MultiHeadAttentionLayer>(std::move(name), "LlamaAttention", std::move(read),
                                                    std::move(call));
 }
 
 std::unique_ptr<Layer> MakeGroupQueryAttention(std::string name, ConfigReader& config) {
-  MultiHeadConfig read = {};
+  MultiHeadConfig read = {.step_masks = StepMaskUse::kQueriesAndKeys};
   read.heads = config.PositiveInt("num_query_heads");
   read.key_heads = config.PositiveInt("num_key_value_heads");
   if (read.heads % read.key_heads != 0) {

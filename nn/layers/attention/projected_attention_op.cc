@@ -20,7 +20,7 @@ kernels::AttentionInputs MasksOf(const AttentionCall& call, absl::Span<const flo
 }
 
 ProjectedAttentionOp::ProjectedAttentionOp(const Args& args, kernels::Device& device)
-    : device_(device), call_(args.call), use_bias_(args.use_bias) {
+    : device_(device), step_masks_(args.step_masks), call_(args.call), use_bias_(args.use_bias) {
   for (const kernels::TensorDesc& input : args.inputs) input_floats_.push_back(input.num_floats());
 }
 
@@ -51,6 +51,13 @@ absl::StatusOr<std::unique_ptr<LayerOp>> ProjectedAttentionOp::Create(const Args
                            op->Project(input, i, units[i], args.needs_input_gradients));
     const int64_t floats = projection.op->output().num_floats();
     projection.input = inputs[i];
+    if (!args.rotary.empty() && i < 2) {  // queries and keys
+      const Shape heads = {input.shape[0], input.shape[1], i == 0 ? params.heads : params.key_heads,
+                           params.width};
+      CAIRN_ASSIGN_OR_RETURN(projection.rotary,
+                             device.ops().MakeRotary({.input = projection.op->output().WithShape(heads),
+                                                      .frequencies = args.rotary}));
+    }
     CAIRN_ASSIGN_OR_RETURN(projection.output, device.Allocate(floats, "projection"));
     CAIRN_ASSIGN_OR_RETURN(projection.gradient, device.Allocate(floats, "gradient of a projection"));
     op->projections_.push_back(std::move(projection));
@@ -84,6 +91,8 @@ kernels::AttentionInputs ProjectedAttentionOp::AttentionInputsOf(
   of_attention.q = projections_[0].output->data();
   of_attention.k = projections_[1].output->data();
   of_attention.v = projections_[2].output->data();
+  if (step_masks_.query.has_value()) of_attention.query_mask = inputs[*step_masks_.query];
+  if (step_masks_.key.has_value()) of_attention.key_mask = inputs[*step_masks_.key];
   return of_attention;
 }
 
@@ -92,6 +101,8 @@ absl::Status ProjectedAttentionOp::Forward(const ForwardArgs& args) {
     CAIRN_RETURN_IF_ERROR(
         projection.op->Forward(args.inputs[projection.input], args.variables[projection.variable],
                                BiasOf(args.variables, projection.variable), projection.output->data()));
+    if (projection.rotary == nullptr) continue;
+    CAIRN_RETURN_IF_ERROR(projection.rotary->Forward(projection.output->data(), projection.output->data()));
   }
   CAIRN_RETURN_IF_ERROR(
       attention_->Forward(AttentionInputsOf(args.inputs), args.training, attended_->data()));
@@ -110,7 +121,7 @@ absl::Status ProjectedAttentionOp::Backward(const BackwardArgs& args) {
       projections_[0].gradient->data(), projections_[1].gradient->data(), projections_[2].gradient->data()));
   CAIRN_RETURN_IF_ERROR(BackwardProjections(args));
   // Masks have no gradient. Their gradient buffers are allocated as zeros and never written.
-  for (size_t input = 2; input < args.input_gradients.size(); ++input) {
+  for (size_t input = 2; input < input_floats_.size(); ++input) {
     if (add_[input] != nullptr || more_gradients_[input] == nullptr || args.input_gradients[input] == nullptr)
       continue;
     CAIRN_RETURN_IF_ERROR(device_.CopyOnDevice(more_gradients_[input]->data(), args.input_gradients[input],
@@ -127,10 +138,12 @@ absl::Status ProjectedAttentionOp::BackwardProjections(const BackwardArgs& args)
     float* const dx = gradient == nullptr ? nullptr
                       : written[input]    ? more_gradients_[input]->data()
                                           : gradient;
-    CAIRN_RETURN_IF_ERROR(projection.op->Backward(args.inputs[input], args.variables[projection.variable],
-                                                  projection.output->data(), projection.gradient->data(), dx,
-                                                  args.gradients[projection.variable],
-                                                  BiasOf(args.gradients, projection.variable)));
+    float* const dy = projection.gradient->data();
+    if (projection.rotary != nullptr)
+      CAIRN_RETURN_IF_ERROR(projection.rotary->Backward(nullptr, nullptr, dy, dy));
+    CAIRN_RETURN_IF_ERROR(projection.op->Backward(
+        args.inputs[input], args.variables[projection.variable], projection.output->data(), dy, dx,
+        args.gradients[projection.variable], BiasOf(args.gradients, projection.variable)));
     if (gradient != nullptr && written[input])
       CAIRN_RETURN_IF_ERROR(add_[input]->Forward({gradient, more_gradients_[input]->data()}, gradient));
     written[input] = true;

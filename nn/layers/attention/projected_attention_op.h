@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,14 +16,21 @@ namespace cairn::nn {
 // The masks among a call's inputs.
 kernels::AttentionInputs MasksOf(const AttentionCall& call, absl::Span<const float* const> inputs);
 
+// The masks of time steps among an op's inputs: of the queries, and of the keys.
+struct StepMaskInputs {
+  std::optional<size_t> query{}, key{};
+};
+
 // Variables: kernel and bias of the projections of query, key, value and output.
 class ProjectedAttentionOp final : public LayerOp {
  public:
   struct Args {
-    absl::Span<const kernels::TensorDesc> inputs;  // query, value, perhaps key, masks
+    absl::Span<const kernels::TensorDesc> inputs;  // query, value, perhaps key, masks of the call
     size_t key;                                    // the input of the key
+    StepMaskInputs step_masks;
     const AttentionCall& call;
     kernels::AttentionParams attention;  // without the type
+    const std::vector<double>& rotary;   // frequencies by which queries and keys are rotated; empty: none
     int64_t output_width;
     bool use_bias;
     bool needs_input_gradients;
@@ -38,6 +46,7 @@ class ProjectedAttentionOp final : public LayerOp {
     size_t input = 0;     // of the layer; unused for the projection of the output
     size_t variable = 0;  // the kernel
     std::unique_ptr<kernels::LinearOp> op{};
+    std::unique_ptr<kernels::UnaryOp> rotary{};  // in place, of the output; null: none
     std::unique_ptr<kernels::DeviceMemory> output{}, gradient{};
   };
 
@@ -53,6 +62,7 @@ class ProjectedAttentionOp final : public LayerOp {
   absl::Status BackwardProjections(const BackwardArgs& args);
 
   kernels::Device& device_;
+  const StepMaskInputs step_masks_;
   const AttentionCall call_;
   const bool use_bias_;
   kernels::TensorDesc output_;

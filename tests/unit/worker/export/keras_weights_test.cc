@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "common/core/files.h"
 #include "data/array/array_file.h"
@@ -130,6 +132,25 @@ TEST_F(KerasWeights, NestedModelsScoreAsInKeras) {
     const auto trained = LoadTrainedModel(Data(file), "", sizes);
     ASSERT_TRUE(trained.ok()) << trained.status();
     ExpectKerasOutputs("nested", outputs, trained->model, trained->parameters);
+  }
+}
+
+// A model of keras_hub, whose layers have their weights in groups named by attributes. The values are those of
+// tests/support/data/keras_hub/make.py.
+TEST_F(KerasWeights, AModelOfKerasHubHasItsValues) {
+  const nn::InputSizes sizes = {.given = {{"padding_mask", {5}}, {"token_ids", {5}}}};
+  const auto trained = LoadTrainedModel(InSource("tests/support/data/keras_hub/gpt2.keras"), "", sizes);
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  ASSERT_EQ(trained->model.variables().size(), 36u);
+  for (const nn::ModelVariable& variable : trained->model.variables()) {
+    const std::string name = absl::StrReplaceAll(variable.name, {{"gpt2_backbone/", ""}});
+    const auto salt = std::accumulate(name.begin(), name.end(), int64_t{0});
+    for (int64_t i = 0; i < variable.shape.num_elements(); ++i) {
+      const double value = static_cast<double>((i * i * 31 + i * 17 + salt) % 101 - 50) / 100;
+      ASSERT_FLOAT_EQ(trained->parameters[static_cast<size_t>(variable.offset + i)],
+                      static_cast<float>(value + (absl::EndsWith(name, "gamma") ? 1 : 0)))
+          << variable.name << " " << i;
+    }
   }
 }
 

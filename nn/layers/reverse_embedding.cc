@@ -1,0 +1,126 @@
+// ReverseEmbedding: the reverse calls of a ReversibleEmbedding. They multiply vectors by its transposed table or, if
+// the weights are not tied, by its second variable.
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "common/core/status.h"
+#include "kernels/ops.h"
+#include "nn/layers/layer_ops.h"
+#include "nn/layers/layers.h"
+#include "nn/layers/table_config.h"
+
+namespace cairn::nn {
+namespace {
+
+constexpr absl::string_view kReverse = "/reverse";  // ends the name of the layer of reverse calls
+
+// y = x E^T for the table E [rows, width].
+class TiedReverseOp final : public LayerOp {
+ public:
+  static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::DenseParams& dense,
+                                                         kernels::Device& device) {
+    std::unique_ptr<TiedReverseOp> made(new TiedReverseOp());
+    const int64_t width = dense.input.shape[1], rows = dense.units;
+    CAIRN_ASSIGN_OR_RETURN(made->transpose_,
+                           device.ops().MakeTranspose({.input = {.shape = {rows, width}}, .axes = {1, 0}}));
+    CAIRN_ASSIGN_OR_RETURN(made->dense_, device.ops().MakeDense(dense));
+    for (auto* memory : {&made->kernel_, &made->gradient_}) {
+      CAIRN_ASSIGN_OR_RETURN(*memory, device.Allocate(rows * width, "transposed embeddings"));
+    }
+    return made;
+  }
+
+  const kernels::TensorDesc& output() const override { return dense_->output(); }
+  absl::Status Forward(const ForwardArgs& args) override {
+    CAIRN_RETURN_IF_ERROR(transpose_->Forward(args.variables[0], kernel_->data()));
+    return dense_->Forward(args.inputs[0], kernel_->data(), nullptr, args.output);
+  }
+  absl::Status Backward(const BackwardArgs& args) override {
+    CAIRN_RETURN_IF_ERROR(dense_->Backward(args.inputs[0], kernel_->data(), args.output, args.output_gradient,
+                                           args.input_gradients[0], gradient_->data(), nullptr));
+    return transpose_->Backward(nullptr, nullptr, gradient_->data(), args.gradients[0]);
+  }
+
+ private:
+  TiedReverseOp() = default;
+  std::unique_ptr<kernels::UnaryOp> transpose_;
+  std::unique_ptr<kernels::LinearOp> dense_;
+  std::unique_ptr<kernels::DeviceMemory> kernel_, gradient_;  // [width, rows]
+};
+
+class ReverseEmbeddingLayer final : public Layer {
+ public:
+  ReverseEmbeddingLayer(std::string name, TableConfig config, bool tied)
+      : Layer(std::move(name), "ReverseEmbedding"), config_(std::move(config)), tied_(tied) {}
+
+  absl::string_view variables_of() const override { return absl::StripSuffix(name(), kReverse); }
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    const Shape& input = inputs[0];
+    if (input.rank() < 1 || input[input.rank() - 1] != config_.width) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "input ", input.ToString(), " of a reverse call has not ", config_.width, " elements, output_dim"));
+    }
+    return WithLast(input, config_.rows);
+  }
+  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override {
+    VariableSpec variable = config_.Variable();
+    if (!tied_) variable.name = "reverse_embeddings", variable.shape = {config_.width, config_.rows};
+    return {std::move(variable)};
+  }
+
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override {
+    const kernels::TensorDesc& input = params.inputs[0];
+    const kernels::DenseParams dense = {
+        .input = input.WithShape({input.shape.num_elements() / config_.width, config_.width}),
+        .units = config_.rows,
+        .use_bias = false,
+        .needs_input_gradient = params.needs_input_gradients};
+    std::unique_ptr<LayerOp> op;
+    if (tied_) {
+      CAIRN_ASSIGN_OR_RETURN(op, TiedReverseOp::Create(dense, device));
+    } else {
+      CAIRN_ASSIGN_OR_RETURN(auto linear, device.ops().MakeDense(dense));
+      op = std::make_unique<LinearLayerOp>(std::move(linear), /*use_bias=*/false);
+    }
+    kernels::TensorDesc output = op->output().WithShape(WithLast(input.shape, config_.rows));
+    return std::make_unique<ReshapedOp>(std::move(output), std::move(op));
+  }
+
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
+                                   absl::Span<const OnnxVariable> variables,
+                                   OnnxBuilder& onnx) const override {
+    std::string kernel = onnx.Weights(variables[0]);
+    if (tied_) kernel = onnx.Add("Transpose", {kernel}, {{"perm", std::vector<int64_t>{1, 0}}});
+    return onnx.FromChannelsLast(onnx.Add("MatMul", {onnx.ChannelsLast(inputs[0]), kernel}),
+                                 WithLast(onnx.ShapeOf(inputs[0]), config_.rows));
+  }
+
+ private:
+  static Shape WithLast(const Shape& shape, int64_t extent) {
+    Shape changed(shape.dims().first(static_cast<size_t>(shape.rank()) - 1));
+    changed.Append(extent);
+    return changed;
+  }
+
+  const TableConfig config_;
+  const bool tied_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeReverseEmbedding(std::string name, ConfigReader& config) {
+  TableConfig read = TableConfig::Read(config);
+  config.Refuse("reverse_dtype", "float32");
+  config.RefuseUnlessNull({"logit_soft_cap"});
+  config.Ignore({"mask_zero"});
+  if (!absl::EndsWith(name, kReverse)) config.Fail("name", "is not that of a reverse call");
+  return std::make_unique<ReverseEmbeddingLayer>(std::move(name), std::move(read),
+                                                 config.Bool("tie_weights", true));
+}
+
+}  // namespace cairn::nn

@@ -1,0 +1,119 @@
+#include "nn/layers/select_step.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/status.h"
+#include "kernels/ops.h"
+#include "nn/layer/keras_class.h"
+#include "nn/layers/layer_ops.h"
+#include "nn/layers/layers.h"
+
+namespace cairn::nn {
+namespace {
+
+using nlohmann::json;
+
+// Selecting a step is the transpose of padding it with zeros.
+class SelectStepOp final : public LayerOp {
+ public:
+  SelectStepOp(kernels::TensorDesc output, std::unique_ptr<kernels::UnaryOp> padding)
+      : output_(std::move(output)), padding_(std::move(padding)) {}
+
+  const kernels::TensorDesc& output() const override { return output_; }
+  absl::Status Forward(const ForwardArgs& args) override {
+    return padding_->Backward(nullptr, nullptr, args.inputs[0], args.output);
+  }
+  absl::Status Backward(const BackwardArgs& args) override {
+    if (args.input_gradients[0] == nullptr) return absl::OkStatus();
+    return padding_->Forward(args.output_gradient, args.input_gradients[0]);
+  }
+
+ private:
+  const kernels::TensorDesc output_;
+  const std::unique_ptr<kernels::UnaryOp> padding_;  // of the output [n, 1, 1, elements]
+};
+
+class SelectStepLayer final : public Layer {
+ public:
+  // `step` as in Python: negative from the end.
+  SelectStepLayer(std::string name, int64_t step) : Layer(std::move(name), "SelectStep"), step_(step) {}
+
+  absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
+    const Shape& input = inputs[0];
+    if (input.rank() < 2 || step_ >= input[0] || step_ < -input[0]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input ", input.ToString(), " has no vector at step ", step_));
+    }
+    return Shape(input.dims().subspan(1));
+  }
+  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
+
+  absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
+                                                  kernels::Device& device) const override {
+    const kernels::TensorDesc& input = params.inputs[0];
+    const int64_t batch = input.shape[0], steps = input.shape[1], before = StepOf(steps);
+    Shape output = {batch};
+    for (const int64_t extent : input.shape.dims().subspan(2)) output.Append(extent);
+    const kernels::TensorDesc step = input.WithShape({batch, 1, 1, output.num_elements() / batch});
+    CAIRN_ASSIGN_OR_RETURN(auto padding, device.ops().MakeZeroPad2D(
+                                             {.input = step, .top = before, .bottom = steps - before - 1}));
+    return std::make_unique<SelectStepOp>(input.WithShape(std::move(output)), std::move(padding));
+  }
+
+  absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
+                                   OnnxBuilder& onnx) const override {
+    const Shape input = onnx.ShapeOf(inputs[0]);
+    const std::string step = onnx.Ints("step", {StepOf(input[0])});
+    const std::string selected =
+        onnx.Add("Gather", {onnx.ChannelsLast(inputs[0]), step}, {{"axis", int64_t{1}}});
+    return onnx.FromChannelsLast(onnx.Add("Squeeze", {selected, onnx.Ints("axis", {1})}),
+                                 Shape(input.dims().subspan(1)));
+  }
+
+ private:
+  int64_t StepOf(int64_t steps) const { return step_ < 0 ? step_ + steps : step_; }
+
+  const int64_t step_;
+};
+
+// Whether a part of an index is `:`.
+bool IsWholeAxis(const json& part) {
+  return part.is_object() && part.value("class_name", json()) == "__slice__" &&
+         absl::c_all_of(part.value("config", json::object()), [](const json& end) { return end.is_null(); });
+}
+
+}  // namespace
+
+absl::Status ReplaceGetItem(json& layer) {
+  if (!IsKerasFunction(layer) || layer.value("class_name", json()) != "GetItem") return absl::OkStatus();
+  const json calls = layer.value("inbound_nodes", json());
+  const json args =
+      calls.is_array() && calls.size() == 1 && calls[0].is_object() ? calls[0].value("args", json()) : json();
+  const json index = args.is_array() && args.size() == 2 ? args[1] : json();
+  bool selects_step = index.is_array() && index.size() >= 2 && IsWholeAxis(index[0]) &&
+                      index[1].is_number_integer() && layer.value("config", json()).is_object();
+  for (size_t axis = 2; selects_step && axis < index.size(); ++axis) selects_step = IsWholeAxis(index[axis]);
+  if (!selects_step) {
+    return absl::InvalidArgumentError(
+        "an index is only supported if it selects a step of a sequence, as in x[:, 0] and x[:, -1, :]: use a "
+        "layer such as Cropping1D");
+  }
+  layer["class_name"] = "SelectStep";
+  layer.erase("module");
+  layer.erase("registered_name");
+  layer["config"]["step"] = index[1];
+  layer["inbound_nodes"][0]["args"] = json::array({args[0]});
+  return absl::OkStatus();
+}
+
+std::unique_ptr<Layer> MakeSelectStep(std::string name, ConfigReader& config) {
+  const std::vector<int64_t> step = config.Ints("step");
+  if (step.size() != 1) config.Fail("step", "expected an integer");
+  return std::make_unique<SelectStepLayer>(std::move(name), step.empty() ? 0 : step[0]);
+}
+
+}  // namespace cairn::nn

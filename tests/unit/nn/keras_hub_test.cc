@@ -1,0 +1,236 @@
+// Layers and models of keras_hub, against numbers that it computed (tests/support/data/keras_hub/make.py), and what is
+// refused of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "kernels/cpu/device.h"
+#include "kernels/cuda/device.h"
+#include "nn/model.h"
+#include "nn/replica/replica.h"
+#include "tests/support/model_inputs.h"
+#include "tests/support/source_dir.h"
+#include "tests/unit/nn/models.h"
+
+namespace cairn::nn {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr float kLearningRate = 0.005f;
+
+json Recorded() {
+  std::ifstream file(InSource("tests/support/data/keras_hub/models.json"));
+  return json::parse(file);
+}
+
+// Keras' name of a variable: that of a model within the model is not in it.
+std::string KerasName(const std::string& name) {
+  return absl::StrReplaceAll(name, {{"gpt2_backbone/", ""}, {"bert_backbone/", ""}, {"llama_backbone/", ""}});
+}
+
+// The values that make.py gives all models.
+std::vector<float> Parameters(const Model& model) {
+  std::vector<float> parameters(static_cast<size_t>(model.num_parameters()));
+  for (const ModelVariable& variable : model.variables()) {
+    const bool factor = absl::EndsWith(variable.name, "gamma") || absl::EndsWith(variable.name, "scale");
+    const std::string name = KerasName(variable.name);
+    const auto salt = std::accumulate(name.begin(), name.end(), int64_t{0});
+    for (int64_t i = 0; i < variable.shape.num_elements(); ++i) {
+      const double value = static_cast<double>((i * i * 31 + i * 17 + salt) % 101 - 50) / 100;
+      parameters[static_cast<size_t>(variable.offset + i)] = static_cast<float>(value + (factor ? 1 : 0));
+    }
+  }
+  return parameters;
+}
+
+std::set<std::string> KerasNames(const Model& model) {
+  std::set<std::string> names;
+  for (const ModelVariable& variable : model.variables()) names.insert(KerasName(variable.name));
+  return names;
+}
+
+class KerasHub : public testing::TestWithParam<const char*> {
+ protected:
+  static void Check(const json& recorded, kernels::Device& device) {
+    InputSizes sizes;
+    for (const auto& [name, input] : recorded["inputs"].items()) {
+      auto shape = input["shape"].get<std::vector<int64_t>>();
+      sizes.given[name] = {shape.begin() + 1, shape.end()};
+    }
+    const auto model = Model::FromJson(recorded["model"].dump(), "model.json", sizes);
+    ASSERT_TRUE(model.ok()) << model.status();
+    auto names = recorded["variables"].get<std::set<std::string>>();
+    if (recorded["name"] == "nested") names.erase("token_embedding/reverse_embeddings");  // never used
+    EXPECT_EQ(KerasNames(*model), names);
+
+    std::vector<float> values;  // [example, input]
+    const auto examples = recorded["inputs"].front()["shape"][0].get<int64_t>();
+    for (int64_t example = 0; example < examples; ++example) {
+      for (const ModelInput& input : model->inputs()) {
+        const auto all = recorded["inputs"][input.name]["values"].get<std::vector<float>>();
+        const auto row = static_cast<std::ptrdiff_t>(input.shape.num_elements());
+        values.insert(values.end(), all.begin() + example * row, all.begin() + (example + 1) * row);
+      }
+    }
+    const ModelInputs inputs(*model, examples, values);
+    const std::vector<float> targets(recorded["outputs"].size());
+    const BatchView batch = {.examples = examples, .inputs = inputs.views(), .targets = targets};
+    const auto replica = Replica::Create(*model, {.kind = kernels::LossKind::kMeanSquaredError}, device);
+    ASSERT_TRUE(replica.ok()) << replica.status();
+
+    std::vector<float> parameters = Parameters(*model), gradients(parameters.size());
+    for (size_t step = 0; step < recorded["losses"].size(); ++step) {
+      const auto result =
+          (*replica)->ForwardBackward(parameters, batch, absl::MakeSpan(gradients), [](int) {});
+      ASSERT_TRUE(result.ok()) << result.status();
+      const double loss = recorded["losses"][step].get<double>();
+      EXPECT_NEAR(result->sums.loss / static_cast<double>(examples), loss, 1e-4 * loss) << "step " << step;
+      for (size_t i = 0; step == 0 && i < targets.size(); ++i)
+        ASSERT_NEAR(result->outputs[i], recorded["outputs"][i].get<double>(), 1e-4) << i;
+      for (size_t i = 0; i < parameters.size(); ++i) parameters[i] -= kLearningRate * gradients[i];
+    }
+  }
+};
+
+TEST_P(KerasHub, OutputsAndLossesOfThreeStepsAreThoseOfKerasHub) {
+  const auto device = GetParam() == std::string("Cpu")
+                          ? kernels::CreateCpuDevice(0, 2).value()
+                          : kernels::cuda::CreateDevice({.precision = kernels::Precision::kFloat32}).value();
+  for (const json& recorded : Recorded()) {
+    SCOPED_TRACE(recorded["name"].get<std::string>());
+    Check(recorded, *device);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, KerasHub, testing::Values("Cpu", "Cuda"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+constexpr char kDecoder[] =
+    R"("class_name": "TransformerDecoder", "config": {"name": "decoder", "intermediate_dim": 4, "num_heads": 2,
+       "decoder_sequence_shape": [null, 5, 6]})";
+
+// A model of a sequence "x" [5, 6] and masks "a" [5] and "b" [5], which the layer is called on.
+std::string HubModel(absl::string_view layer, absl::string_view calls) {
+  const auto input = [](absl::string_view name, absl::string_view shape) {
+    return absl::StrCat(R"({"class_name": "InputLayer", "config": {"name": ")", name,
+                        R"(", "batch_shape": [null,)", shape, "]}}, ");
+  };
+  return absl::StrCat(R"({"class_name": "Functional", "config": {"layers": [)", input("x", "5,6"),
+                      input("a", "5"), input("b", "5"), "{", layer,
+                      R"(, "name": "decoder", "inbound_nodes": [)", calls,
+                      R"(]}], "input_layers": ["x", "a", "b"], "output_layers": ["decoder"]}})");
+}
+
+std::string Fault(const std::string& model) {
+  return std::string(Model::FromJson(model, "m").status().message());
+}
+
+TEST(HubLayers, TakeTheirArgumentsInEveryForm) {
+  for (const char* call :
+       {R"({"args": ["x", null, "a"]})", R"({"args": ["x"], "kwargs": {"decoder_padding_mask": "a"}})",
+        R"([["x", 0, 0, {"decoder_padding_mask": ["a", 0, 0]}]])"}) {
+    const auto model = Model::FromJson(HubModel(kDecoder, call), "m");
+    ASSERT_TRUE(model.ok()) << call << ": " << model.status();
+    EXPECT_EQ(model->inputs().size(), 3u);
+    EXPECT_EQ(model->nodes()[0].inputs, (std::vector<int>{-1, -1, -2})) << call;
+    EXPECT_EQ(model->nodes()[0].groups.back().group, "_self_attention_layer");
+  }
+}
+
+TEST(HubLayers, OtherArgumentsAndOptionsAreRefusedByName) {
+  EXPECT_THAT(
+      Fault(HubModel(kDecoder, R"({"args": ["x"], "kwargs": {"self_attention_cache": "a"}})")),
+      HasSubstr("layer 'decoder' (TransformerDecoder), line 1: inbound_nodes: kwargs: self_attention_cache"));
+  EXPECT_THAT(Fault(HubModel(kDecoder, R"({"args": ["x"]}, {"args": ["x", null, "a"]})")),
+              HasSubstr("layer 'decoder': inbound_nodes: calls with different arguments"));
+  EXPECT_THAT(
+      Fault(HubModel(
+          absl::StrReplaceAll(kDecoder, {{R"("decoder_sequence_shape": [null, 5, 6])", R"("dropout": 0)"}}),
+          R"({"args": ["x"]})")),
+      HasSubstr("layer 'decoder': build_config: required"));
+  EXPECT_THAT(Fault(HubModel(absl::StrCat(R"("registered_name": "mine>TransformerDecoder", )", kDecoder),
+                             R"({"args": ["x"]})")),
+              HasSubstr("layer 'decoder': is a custom class, registered as 'mine>TransformerDecoder'"));
+  EXPECT_THAT(Fault(HubModel(absl::StrReplaceAll(kDecoder, {{"\"num_heads\": 2", "\"num_heads\": 7"}}),
+                             R"({"args": ["x"]})")),
+              HasSubstr("layer 'decoder': num_heads: 7 is more than the width of the sequence, 6"));
+}
+
+TEST(HubModels, NameWhatTheirConfigLacks) {
+  EXPECT_THAT(Fault(R"({"class_name": "GPT2Backbone", "config": {"vocabulary_size": 5}})"),
+              HasSubstr("m: GPT2Backbone: num_layers: required"));
+  EXPECT_THAT(Fault(R"({"class_name": "GPT2CausalLM", "config": {"backbone": {"class_name": "Dense"}}})"),
+              HasSubstr("m: GPT2CausalLM: backbone: required, a backbone of keras_hub, not \"Dense\""));
+  EXPECT_THAT(Fault(R"({"class_name": "GemmaCausalLM", "config": {}})"),
+              HasSubstr("'GemmaCausalLM' models are not supported, only Sequential and Functional, and of "
+                        "keras_hub BertBackbone"));
+}
+
+constexpr char kTied[] = R"({"class_name": "Functional", "config": {"layers": [
+    {"class_name": "InputLayer", "config": {"name": "ids", "batch_shape": [null, 3], "dtype": "int32"}},
+    {"class_name": "ReversibleEmbedding", "config": {"name": "words", "input_dim": 5, "output_dim": 2, OPTIONS},
+     "inbound_nodes": [{"args": ["ids"]}, {"args": [["words", 0, 0]], "kwargs": {"reverse": true}}]}],
+  "input_layers": ["ids"], "output_layers": [["words", 1, 0]]}})";
+
+TEST(ReversibleEmbedding, ReverseCallsShareTheTable) {
+  const auto tied = Model::FromJson(absl::StrReplaceAll(kTied, {{"OPTIONS", R"("tie_weights": true)"}}), "m");
+  ASSERT_TRUE(tied.ok()) << tied.status();
+  EXPECT_THAT(LayerNames(*tied), ElementsAre("words", "words/reverse"));
+  EXPECT_THAT(VariableNames(*tied), ElementsAre("words/embeddings"));
+  EXPECT_EQ(tied->output_shape(), (Shape{3, 5}));
+
+  const auto untied =
+      Model::FromJson(absl::StrReplaceAll(kTied, {{"OPTIONS", R"("tie_weights": false)"}}), "m");
+  ASSERT_TRUE(untied.ok()) << untied.status();
+  EXPECT_THAT(VariableNames(*untied), ElementsAre("words/embeddings", "words/reverse_embeddings"));
+  EXPECT_EQ(untied->nodes()[1].groups.back().group, untied->nodes()[0].groups.back().group);
+}
+
+TEST(ReversibleEmbedding, RefusesASoftCap) {
+  EXPECT_THAT(Fault(absl::StrReplaceAll(kTied, {{"OPTIONS", R"("logit_soft_cap": 30)"}})),
+              HasSubstr("layer 'words/reverse' (ReverseEmbedding), line 3: logit_soft_cap"));
+}
+
+std::string Indexed(absl::string_view index) {
+  return absl::StrCat(R"({"class_name": "Functional", "config": {"layers": [
+      {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, 5, 6]}},
+      {"class_name": "GetItem", "module": "keras.src.ops.numpy", "name": "step", "config": {"name": "step"},
+       "inbound_nodes": [{"args": ["x", [{"class_name": "__slice__", "config": {"start": null, "stop": null,
+        "step": null}}, )",
+                      index, R"(]], "kwargs": {}}]}],
+    "input_layers": ["x"], "output_layers": ["step"]}})");
+}
+
+TEST(SelectStep, OtherIndicesAreRefused) {
+  EXPECT_TRUE(Model::FromJson(Indexed("-5"), "m").ok());
+  for (const char* index : {"5", "-6"})
+    EXPECT_THAT(Fault(Indexed(index)), HasSubstr(absl::StrCat("has no vector at step ", index)));
+  EXPECT_THAT(Fault(Indexed("null")),
+              HasSubstr("layer 'step': an index is only supported if it selects a step of a sequence"));
+}
+
+TEST(Rotary, RefusesOddWidthsAndOtherTypes) {
+  const auto fault = [](absl::string_view config) {
+    return Fault(HubModel(
+        absl::StrCat(R"("class_name": "RotaryEmbedding", "config": {"name": "decoder")", config, "}"),
+        R"({"args": ["a"]})"));
+  };
+  EXPECT_THAT(fault(""), HasSubstr("input [5] is not a sequence of vectors with an even number of elements"));
+  EXPECT_THAT(fault(R"(, "rope_type": "yarn")"), HasSubstr("rope_type"));
+}
+
+}  // namespace
+}  // namespace cairn::nn
