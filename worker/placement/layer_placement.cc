@@ -96,13 +96,18 @@ const PlacementRule* LastThatFits(const std::vector<PlacementRule>& rules, const
   return last;
 }
 
-// [node] The index of the first node with the same layer, which is the node's own index unless the layer was
-// used before.
+// [node] The index of the first node with the same layer, or with the layer whose variables the node's layer shares.
+// It is the node's own index unless such a layer was used before.
 std::vector<size_t> FirstUses(const nn::Model& model) {
   std::map<const nn::Layer*, size_t> first;
   std::vector<size_t> uses;
-  for (const nn::Node& node : model.nodes())
-    uses.push_back(first.try_emplace(node.layer.get(), uses.size()).first->second);
+  for (const nn::Node& node : model.nodes()) {
+    const auto owner = std::find_if(model.nodes().begin(), model.nodes().end(), [&](const nn::Node& other) {
+      return other.layer->name() == node.layer->variables_of() && !other.layer->is_mask();
+    });
+    const nn::Layer* const layer = owner == model.nodes().end() ? node.layer.get() : owner->layer.get();
+    uses.push_back(first.try_emplace(layer, uses.size()).first->second);
+  }
   return uses;
 }
 

@@ -54,6 +54,21 @@ TEST_F(LayerPlacementTest, ModelFilePlacesItsLayers) {
   EXPECT_THAT(Places({}), ElementsAre("/cpu:2", "/cpu:1", "/cpu:0"));
 }
 
+// The reverse calls of an embedding read its table, so they run where the table is.
+TEST(LayersOfOneTable, AreOnOneDevice) {
+  const nn::Model model = nn::Model::FromJson(R"({"class_name": "Functional", "config": {"layers": [
+      {"class_name": "InputLayer", "config": {"name": "ids", "batch_shape": [null, 3], "dtype": "int32"}},
+      {"class_name": "ReversibleEmbedding", "config": {"name": "words", "input_dim": 5, "output_dim": 2},
+       "inbound_nodes": [{"args": ["ids"]}, {"args": [["words", 0, 0]], "kwargs": {"reverse": true}}]}],
+    "input_layers": ["ids"], "output_layers": [["words", 1, 0]]}})",
+                                              "model.json")
+                              .value();
+  std::vector<std::string> remarks;
+  const auto asked = AskedDevices(model, std::vector<std::string>{"words=/cpu:1"}, remarks);
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_EQ((*asked)[1].text, "/cpu:1");
+}
+
 TEST_F(LayerPlacementTest, RulesOverrideTheModelFile) {
   EXPECT_THAT(Places({"dense*=/cpu:2"}), ElementsAre("/cpu:0", "/cpu:2", "/cpu:2"));
   EXPECT_THAT(Places({"dense=/cpu:2"}), ElementsAre("/cpu:0", "/cpu:2", "/cpu:0"));
