@@ -352,31 +352,29 @@ absl::StatusOr<std::vector<MetricSpec>> MetricsOf(absl::Span<const CompiledMetri
   return all;
 }
 
-void MetricSet::KeepRows(const LeftOutRows& left_out, int64_t examples, absl::Span<const float> all_outputs,
-                         absl::Span<const float>& outputs, absl::Span<const float>& targets,
-                         absl::Span<const float>& weights) {
+MetricSet::Arguments MetricSet::KeepRows(const LeftOutRows& left_out, int64_t examples,
+                                         absl::Span<const float> all_outputs, const Arguments& from) {
   const int64_t rows = examples * left_out.rows_per_example;
-  if (rows == 0) return;
-  const int64_t width = static_cast<int64_t>(outputs.size()) / rows;
-  const int64_t targets_of_row = static_cast<int64_t>(targets.size()) / rows;
+  if (rows == 0) return from;
+  const int64_t width = static_cast<int64_t>(from.outputs.size()) / rows;
+  const int64_t targets_of_row = static_cast<int64_t>(from.targets.size()) / rows;
   const int64_t stride = static_cast<int64_t>(all_outputs.size()) / examples;
-  std::vector<float> kept_outputs, kept_targets, kept_weights;
+  std::vector<float> outputs, targets, weights;
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t example = i / left_out.rows_per_example, row = i % left_out.rows_per_example;
     const auto mask = static_cast<size_t>(example * stride + left_out.first_mask.value_or(0) + row);
     if (left_out.first_mask.has_value() && all_outputs[mask] == 0) continue;
-    const auto target = targets.begin() + i * targets_of_row;
+    const auto target = from.targets.begin() + i * targets_of_row;
     if (left_out.label.has_value() && *target == *left_out.label) continue;
-    kept_outputs.insert(kept_outputs.end(), outputs.begin() + i * width, outputs.begin() + (i + 1) * width);
-    kept_targets.insert(kept_targets.end(), target, target + targets_of_row);
-    if (!weights.empty()) kept_weights.push_back(weights[static_cast<size_t>(example)]);
+    const auto output = from.outputs.begin() + i * width;
+    outputs.insert(outputs.end(), output, output + width);
+    targets.insert(targets.end(), target, target + targets_of_row);
+    if (!from.weights.empty()) weights.push_back(from.weights[static_cast<size_t>(example)]);
   }
-  outputs_ = std::move(kept_outputs);
-  targets_ = std::move(kept_targets);
-  weights_ = std::move(kept_weights);
-  outputs = outputs_;
-  targets = targets_;
-  weights = weights_;
+  outputs_ = std::move(outputs);
+  targets_ = std::move(targets);
+  weights_ = std::move(weights);
+  return {outputs_, targets_, weights_};
 }
 
 MetricSet::MetricSet(absl::Span<const MetricSpec> specs) {
@@ -390,15 +388,15 @@ void MetricSet::Update(const BatchView& batch, const BatchResult& result) {
   for (Entry& entry : entries_) {
     if (entry.metric == nullptr) continue;
     const MetricSpec& spec = entry.spec;
-    absl::Span<const float> outputs = result.outputs, targets = batch.targets;
-    absl::Span<const float> weights = spec.weighted ? batch.weights : absl::Span<const float>();
-    const absl::Span<const float> all = outputs;
+    Arguments arguments = {result.outputs, batch.targets,
+                           spec.weighted ? batch.weights : absl::Span<const float>()};
     if (spec.outputs.count > 0) {
-      outputs = ColumnsOf(outputs, batch.examples, spec.outputs, outputs_);
-      targets = ColumnsOf(targets, batch.examples, spec.targets, targets_);
+      arguments.outputs = ColumnsOf(result.outputs, batch.examples, spec.outputs, outputs_);
+      arguments.targets = ColumnsOf(batch.targets, batch.examples, spec.targets, targets_);
     }
-    if (spec.left_out.has_value()) KeepRows(*spec.left_out, batch.examples, all, outputs, targets, weights);
-    entry.metric->Update(outputs, targets, weights);
+    if (spec.left_out.has_value())
+      arguments = KeepRows(*spec.left_out, batch.examples, result.outputs, arguments);
+    entry.metric->Update(arguments.outputs, arguments.targets, arguments.weights);
   }
 }
 

@@ -80,10 +80,12 @@ class MetricSet {
   void Reset();
 
  private:
-  // Replaces the arguments of a metric by those of the rows that are not left out. `all_outputs`: those of the model.
-  void KeepRows(const LeftOutRows& left_out, int64_t examples, absl::Span<const float> all_outputs,
-                absl::Span<const float>& outputs, absl::Span<const float>& targets,
-                absl::Span<const float>& weights);
+  struct Arguments {  // of a metric
+    absl::Span<const float> outputs, targets, weights;
+  };
+  // Those of the rows that are not left out, in memory of this object. `all_outputs`: those of the model.
+  Arguments KeepRows(const LeftOutRows& left_out, int64_t examples, absl::Span<const float> all_outputs,
+                     const Arguments& from);
 
   struct Entry {
     MetricSpec spec;

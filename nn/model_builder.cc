@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
+#include "nn/input_uses.h"
 #include "nn/layer/dtype_policy.h"
 #include "nn/layer/keras_class.h"
 #include "nn/layer_registry.h"
@@ -231,8 +232,7 @@ absl::Status ModelBuilder::FinishInputs() {
       if (input < 0) input = Node::OfModelInput(new_index[static_cast<size_t>(Node::OfModelInput(input))]);
     }
   }
-  CAIRN_RETURN_IF_ERROR(CheckTextInputs());
-  return CheckRagged();
+  return CheckInputUses(model_);
 }
 
 absl::Status ModelBuilder::CheckOutput(const NamedValue& output) const {
@@ -303,73 +303,6 @@ absl::StatusOr<int> ModelBuilder::AddOwnNode(std::shared_ptr<const Layer> layer,
                            .variables = {},
                            .device = device});
   return static_cast<int>(model_.nodes_.size()) - 1;
-}
-
-absl::Status ModelBuilder::CheckTextInputs() const {
-  for (size_t i = 0; i < model_.inputs_.size(); ++i) {
-    const ModelInput& input = model_.inputs_[i];
-    if (!input.text || input.map != nullptr) continue;
-    const auto reader = absl::c_find_if(model_.nodes_, [i](const Node& node) {
-      return absl::c_linear_search(node.inputs, Node::OfModelInput(static_cast<int>(i)));
-    });
-    return absl::InvalidArgumentError(
-        absl::StrCat("input '", input.name, "' is of strings, and ",
-                     reader == model_.nodes_.end() ? "no layer reads it"
-                                                   : absl::StrCat("layer '", reader->layer->name(), "' (",
-                                                                  reader->layer->class_name(), ") reads it"),
-                     ": only StringLookup and Hashing can take strings"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ModelBuilder::CheckRagged() const {
-  const auto users_of = [this](int source) {
-    std::vector<int> users;
-    for (size_t i = 0; i < model_.nodes_.size(); ++i) {
-      if (absl::c_linear_search(model_.nodes_[i].inputs, source)) users.push_back(static_cast<int>(i));
-    }
-    return users;
-  };
-  const auto class_of = [this](int node) -> const std::string& {
-    return model_.nodes_[static_cast<size_t>(node)].layer->class_name();
-  };
-  for (size_t i = 0; i < model_.inputs_.size(); ++i) {
-    if (!model_.inputs_[i].ragged) continue;
-    const std::vector<int> readers = users_of(Node::OfModelInput(static_cast<int>(i)));
-    if (readers.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input '", model_.inputs_[i].name, "' is ragged, and no layer reads it"));
-    }
-    for (const int reader : readers) {
-      const std::vector<int> means = users_of(reader);
-      if (model_.nodes_[static_cast<size_t>(reader)].layer->row_table() != nullptr) {
-        CAIRN_RETURN_IF_ERROR(CheckRaggedPair(model_.nodes_[static_cast<size_t>(reader)]));
-        continue;
-      }
-      const Layer& layer = *model_.nodes_[static_cast<size_t>(reader)].layer;
-      if (ComputesIds(layer.class_name()) && model_.nodes_[static_cast<size_t>(reader)].inputs.size() == 1)
-        continue;
-      const bool fits =
-          class_of(reader) == "Embedding" && !means.empty() &&
-          absl::c_all_of(means, [&](int mean) { return class_of(mean) == "GlobalAveragePooling1D"; });
-      if (fits) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "input '", model_.inputs_[i].name, "' is ragged, and layer '",
-          model_.nodes_[static_cast<size_t>(reader)].layer->name(), "' (", class_of(reader),
-          ") reads it: only an Embedding that is followed by GlobalAveragePooling1D can, or a layer that "
-          "counts ids without count_weights"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-// INVALID_ARGUMENT if only the ids or only the weights of `node` are ragged.
-absl::Status ModelBuilder::CheckRaggedPair(const Node& node) const {
-  if (node.inputs.size() < 2 || IsRagged(node.inputs[0]) == IsRagged(node.inputs[1])) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("layer '", node.layer->name(), "' (", node.layer->class_name(), "): only its ",
-                   IsRagged(node.inputs[0]) ? "ids" : "weights",
-                   " are ragged: ids and weights must both be ragged, or neither"));
 }
 
 const Shape& ModelBuilder::ShapeOf(int value) const {

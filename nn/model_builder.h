@@ -116,9 +116,6 @@ class ModelBuilder {
   // Adds the nodes of the masks that `node` takes, and makes them its inputs.
   absl::Status TakeMasks(Node& node);
   absl::Status CheckOutput(const NamedValue& output) const;
-  absl::Status CheckTextInputs() const;
-  absl::Status CheckRagged() const;
-  absl::Status CheckRaggedPair(const Node& node) const;
   absl::Status AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node);
   void FinishStatistics();
 

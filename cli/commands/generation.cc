@@ -69,14 +69,15 @@ absl::Status PrintGenerated(const worker::TrainedModel& trained, const worker::T
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  const worker::GenerationRequest request = {.model = trained.model,
-                                             .parameters = trained.parameters,
-                                             .prompt = std::move(prompt),
-                                             .count = flags.count,
-                                             .vocabulary = static_cast<int64_t>(vocabulary.size()),
-                                             .from_logits = !objective.ok() || objective->losses()[0].loss.from_logits,
-                                             .sampling = flags.sampling,
-                                             .threads = threads};
+  const worker::GenerationRequest request = {
+      .model = trained.model,
+      .parameters = trained.parameters,
+      .prompt = std::move(prompt),
+      .count = flags.count,
+      .vocabulary = static_cast<int64_t>(vocabulary.size()),
+      .from_logits = !objective.ok() || objective->losses()[0].loss.from_logits,
+      .sampling = flags.sampling,
+      .threads = threads};
   bool begun = false;
   const absl::Status status = worker::Generate(request, [&](int64_t token) {
     if (!std::exchange(begun, true)) {

@@ -27,8 +27,8 @@ absl::Status CheckGeneration(const GenerationRequest& request) {
   const nn::Model& model = request.model;
   const nn::ModelInput& input = model.inputs()[0];
   const Shape& output = model.outputs()[0].shape;
-  if (model.inputs().size() != 1 || model.outputs().size() != 1 || !IsInteger(input.dtype) || input.shape.rank() != 1 || input.ragged ||
-      output.rank() != 2 || output[0] != input.shape[0]) {
+  if (model.inputs().size() != 1 || model.outputs().size() != 1 || !IsInteger(input.dtype) ||
+      input.shape.rank() != 1 || input.ragged || output.rank() != 2 || output[0] != input.shape[0]) {
     return refuse(
         "the model does not continue tokens: its input must be integers [length] and its output [length, "
         "tokens], but they are ",
@@ -55,9 +55,8 @@ class WindowScores {
   static absl::StatusOr<std::unique_ptr<WindowScores>> Create(const GenerationRequest& request) {
     std::unique_ptr<WindowScores> scores(new WindowScores(request));
     CAIRN_ASSIGN_OR_RETURN(scores->device_, kernels::CreateCpuDevice(0, request.threads));
-    CAIRN_ASSIGN_OR_RETURN(
-        scores->replica_,
-        nn::Replica::Create(request.model, scores->objective_, *scores->device_));
+    CAIRN_ASSIGN_OR_RETURN(scores->replica_,
+                           nn::Replica::Create(request.model, scores->objective_, *scores->device_));
     std::fill(scores->targets_.span().begin(), scores->targets_.span().end(), 0.0f);
     return scores;
   }

@@ -1,4 +1,5 @@
 // Losses, row by row, in the calling thread; the sums are in double and in row order.
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -88,7 +88,8 @@ class KerasHub : public testing::TestWithParam<const char*> {
     const ModelInputs inputs(*model, examples, values);
     const std::vector<float> targets(recorded["outputs"].size());
     const BatchView batch = {.examples = examples, .inputs = inputs.views(), .targets = targets};
-    const auto replica = Replica::Create(*model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, device);
+    const auto replica =
+        Replica::Create(*model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, device);
     ASSERT_TRUE(replica.ok()) << replica.status();
 
     std::vector<float> parameters = Parameters(*model), gradients(parameters.size());

@@ -108,8 +108,9 @@ TEST(LeftOutRows, TargetsOfAnIgnoredClassAreAdmitted) {
   const LossSpec loss = {.ignore_class = 255};
   EXPECT_EQ(TargetFault(loss, {0, 255, 2}), "");
   EXPECT_THAT(TargetFault(loss, {0, -1}), HasSubstr("is -1"));
-  EXPECT_THAT(std::string(ParseLoss({.class_name = "mse", .config = {{"ignore_class", 1}}}).status().message()),
-              HasSubstr("ignore_class 1 is not supported"));
+  EXPECT_THAT(
+      std::string(ParseLoss({.class_name = "mse", .config = {{"ignore_class", 1}}}).status().message()),
+      HasSubstr("ignore_class 1 is not supported"));
 }
 
 TEST(LeftOutRows, MasksOfOtherShapesAreRefused) {
@@ -117,7 +118,8 @@ TEST(LeftOutRows, MasksOfOtherShapesAreRefused) {
       "batch_input_shape": [null, 4, 3]}}, {"class_name": "TimeDistributed", "config": {"layer":
       {"class_name": "Reshape", "config": {"target_shape": [3, 1]}}}})"),
                                      "m");
-  EXPECT_THAT(std::string(model.status().message()), HasSubstr("can leave masked steps out only of [steps,features]"));
+  EXPECT_THAT(std::string(model.status().message()),
+              HasSubstr("can leave masked steps out only of [steps,features]"));
 }
 
 }  // namespace

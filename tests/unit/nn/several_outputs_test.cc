@@ -113,11 +113,11 @@ TEST_F(TwoOutputs, StepsAreThoseOfKeras) {
 TEST_F(TwoOutputs, SeveralDevicesGiveTheStepOfOne) {
   const KerasExamples examples(model);
   std::vector<float> expected(examples.parameters.size()), gradients(expected.size());
-  const BatchResult alone = Replica::Create(model, objective, *device)
-                                .value()
-                                ->ForwardBackward(examples.parameters, examples.batch(),
-                                                  absl::MakeSpan(expected), [](int) {})
-                                .value();
+  const BatchResult alone =
+      Replica::Create(model, objective, *device)
+          .value()
+          ->ForwardBackward(examples.parameters, examples.batch(), absl::MakeSpan(expected), [](int) {})
+          .value();
   Devices devices("nn");
   std::vector<int> device_of(model.nodes().size(), 1);
   device_of[0] = 0;
@@ -178,7 +178,8 @@ TEST(SeveralOutputs, AnOutputWithoutALossIsNotTrained) {
   const auto replica = Replica::Create(model, objective, *device).value();
   std::vector<float> gradients(examples.parameters.size(), 7.0f);
   ASSERT_TRUE(
-      replica->ForwardBackward(examples.parameters, examples.batch(), absl::MakeSpan(gradients), [](int) {}).ok());
+      replica->ForwardBackward(examples.parameters, examples.batch(), absl::MakeSpan(gradients), [](int) {})
+          .ok());
   for (const ModelVariable& variable : model.variables()) {
     double sum = 0;
     for (int64_t i = 0; i < variable.shape.num_elements(); ++i)
