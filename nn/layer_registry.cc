@@ -1,5 +1,6 @@
 #include "nn/layer_registry.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nn/hub/keras_hub.h"
@@ -135,6 +136,12 @@ ByteUse ByteUseOf(absl::string_view class_name) {
 
 bool OnlyReshapes(absl::string_view class_name) {
   return class_name == "Flatten" || class_name == "Reshape";
+}
+
+bool ComputesIds(absl::string_view class_name) {
+  constexpr absl::string_view kClasses[] = {"CategoryEncoding", "Discretization", "Hashing", "IntegerLookup",
+                                            "StringLookup"};
+  return absl::c_linear_search(kClasses, class_name);
 }
 
 std::string SupportedLayers() {

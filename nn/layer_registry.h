@@ -29,6 +29,9 @@ ByteUse ByteUseOf(absl::string_view class_name);
 // Whether the layer only gives its input another shape.
 bool OnlyReshapes(absl::string_view class_name);
 
+// Layers of ids compute with integers, and Keras writes the type of their output or of their vocabulary.
+bool ComputesIds(absl::string_view class_name);
+
 // "Conv2D, Dense, ..."
 std::string SupportedLayers();
 

@@ -43,14 +43,6 @@ absl::Status CheckClass(const json& layer, const std::string& class_name) {
     return absl::InvalidArgumentError(absl::StrCat("unknown layer; supported: ", SupportedLayers()));
   return absl::OkStatus();
 }
-
-// Layers of ids compute with integers, and Keras writes the type of their output or of their vocabulary.
-bool ComputesIds(absl::string_view class_name) {
-  constexpr absl::string_view kClasses[] = {"CategoryEncoding", "Discretization", "Hashing", "IntegerLookup",
-                                            "StringLookup"};
-  return absl::c_linear_search(kClasses, class_name);
-}
-
 void CheckIdDtype(absl::string_view field, ConfigReader& config) {
   const json& value = config.Raw(field);
   const json policy = value.is_object() ? value.value("config", json()) : json();

@@ -68,8 +68,8 @@ TEST(ParseLoss, AnotherLossIsRefusedWithTheSupportedOnes) {
 }
 
 TEST(ParseLoss, UnsupportedOptionsAreRefusedByName) {
-  EXPECT_EQ(FaultOf({.class_name = "SparseCategoricalCrossentropy", .config = {{"ignore_class", 255}}}),
-            "loss SparseCategoricalCrossentropy: ignore_class 255 is not supported");
+  EXPECT_EQ(FaultOf({.class_name = "SparseCategoricalCrossentropy", .config = {{"label_smoothing", 0.5}}}),
+            "loss SparseCategoricalCrossentropy: label_smoothing 0.5 is not supported");
   EXPECT_EQ(FaultOf({.class_name = "mse", .config = {{"from_logits", 1}}}),
             "loss MeanSquaredError: from_logits 1 is not supported");
   EXPECT_EQ(FaultOf({.class_name = "bce", .config = {{"axis", 1}}}),
