@@ -27,7 +27,7 @@ absl::Status CheckTextInputs(const Model& model) {
                      reader == model.nodes().end() ? "no layer reads it"
                                                    : absl::StrCat("layer '", reader->layer->name(), "' (",
                                                                   reader->layer->class_name(), ") reads it"),
-                     ": only StringLookup and Hashing can take strings"));
+                     ": only StringLookup, Hashing and TextVectorization can take strings"));
   }
   return absl::OkStatus();
 }

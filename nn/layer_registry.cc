@@ -108,6 +108,7 @@ constexpr LayerRow kLayers[] = {
     {"StochasticDepth", MakeStochasticDepth, ByteUse::kPasses},
     {"StringLookup", MakeStringLookup, ByteUse::kRaw},
     {"Subtract", MakeSubtract, ByteUse::kPasses},
+    {"TextVectorization", MakeTextVectorization, ByteUse::kRaw},
     {"TimeDistributed", MakeTimeDistributed},
     {"UnitNormalization", MakeUnitNormalization},
     {"UpSampling1D", MakeUpSampling1D, ByteUse::kPasses},
@@ -139,8 +140,8 @@ bool OnlyReshapes(absl::string_view class_name) {
 }
 
 bool ComputesIds(absl::string_view class_name) {
-  constexpr absl::string_view kClasses[] = {"CategoryEncoding", "Discretization", "Hashing", "IntegerLookup",
-                                            "StringLookup"};
+  constexpr absl::string_view kClasses[] = {"CategoryEncoding", "Discretization", "Hashing",
+                                            "IntegerLookup",    "StringLookup",   "TextVectorization"};
   return absl::c_linear_search(kClasses, class_name);
 }
 

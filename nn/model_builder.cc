@@ -1,5 +1,6 @@
 #include "nn/model_builder.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -183,6 +184,12 @@ absl::StatusOr<int> ModelBuilder::AddMappedInput(const ReadLayer& layer, int val
   if (!input.map->Takes(input.kind())) {
     return fault("cannot take the values of input '", input.name, "', which are ",
                  input.text ? "strings" : "numbers, not strings: give the Input dtype=\"string\"");
+  }
+  if (const auto ids_per_text = input.map->ids_per_text()) {
+    if (input.ragged || input.shape.num_elements() != 1)
+      return fault("input '", input.name, "' must have one text for each example: shape [1]");
+    input.ragged = *ids_per_text == 0;
+    input.shape = {std::max<int64_t>(*ids_per_text, 1)};
   }
   for (size_t i = 0; i < mapped_from_.size(); ++i) {
     if (mapped_from_[i] == static_cast<int>(from) && model_.inputs_[i].map == input.map)

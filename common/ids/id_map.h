@@ -51,7 +51,11 @@ class IdMap {
   virtual std::optional<int64_t> OfText(absl::string_view /*value*/) const { return std::nullopt; }
   virtual std::optional<int64_t> OfInteger(int64_t /*value*/) const { return std::nullopt; }
   virtual std::optional<int64_t> OfFloat(float /*value*/) const { return std::nullopt; }
-  // UNIMPLEMENTED, naming the reason, for a map that needs a hash.
+  // For a map of texts that makes several ids of each: their number, or 0 if it differs from text to text. AppendIds()
+  // adds them to `ids`, and OfText() has none. nullopt: the map makes one id of a value.
+  virtual std::optional<int64_t> ids_per_text() const { return std::nullopt; }
+  virtual void AppendIds(absl::string_view /*text*/, std::vector<int64_t>& /*ids*/) const {}
+  // UNIMPLEMENTED, naming the reason, for a map that no table of values can stand for.
   virtual absl::StatusOr<IdTable> AsTable() const = 0;
   // "a vocabulary of 3 strings", for the log.
   virtual std::string Describe() const = 0;

@@ -178,6 +178,7 @@ class SetReader {
     int64_t table_rows = 0;           // integers are hashed to [0, table_rows); 0: they are not
     std::vector<uint64_t> salts{};    // [feature] of the hash
     const IdMap* texts = nullptr;     // integers are the ids of the fields' texts
+    bool divided = false;             // `texts` makes in_field ids of the text of each field, or any number
     std::string input{};              // its name, with `texts`
     size_t numbers() const { return features * in_field; }  // of an example, if the part is not ragged
     // [examples, numbers()] One of them is used.
@@ -199,7 +200,11 @@ class SetReader {
                        .ragged = options_.IsRagged(i),
                        .table_rows = schema_.hash_ids ? options_.table_rows[i] : 0,
                        .texts = options_.TextMapOf(i)});
-      if (parts.back().texts != nullptr) parts.back().input = options_.input_names[i];
+      if (parts.back().texts != nullptr) {
+        parts.back().input = options_.input_names[i];
+        parts.back().divided = parts.back().texts->ids_per_text().has_value();
+      }
+      if (parts.back().divided) parts.back().in_field = std::exchange(parts.back().features, 1);
       elements += parts.back().features;
     }
     const bool any = std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.integers; });
@@ -207,7 +212,9 @@ class SetReader {
         std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.texts != nullptr; });
     if (elements > features && AddWeights(parts)) elements = features;
     if (elements != features && parts.size() > 1 && parts.size() == features) {
-      for (Part& part : parts) part.in_field = std::exchange(part.features, 1);
+      for (Part& part : parts) {
+        if (!part.divided) part.in_field = std::exchange(part.features, 1);
+      }
     } else if (any_text && elements != features) {
       return absl::InvalidArgumentError(
           absl::StrCat("has ", features, " columns of inputs, and the inputs of the model take ", elements));
@@ -341,6 +348,7 @@ class SetReader {
 
   // `feature`: its index in the part.
   absl::Status TakeNumber(absl::string_view field, size_t feature, Part& part) {
+    if (part.divided) return TakeText(field, part);
     if (part.ragged) return TakeBag(field, part);
     if (part.in_field == 1) return TakeOne(field, feature, part);
     const CsvFields numbers = NumbersOf(field);
@@ -349,6 +357,13 @@ class SetReader {
           absl::StrCat("holds ", numbers.size(), " values, and the model's input takes ", part.in_field));
     }
     for (const absl::string_view number : numbers) CAIRN_RETURN_IF_ERROR(TakeOne(number, feature, part));
+    return absl::OkStatus();
+  }
+
+  // Takes the ids of a text that is divided.
+  static absl::Status TakeText(absl::string_view field, Part& part) {
+    part.texts->AppendIds(field, part.whole);
+    if (part.ragged) part.row_splits.push_back(static_cast<int64_t>(part.whole.size()));
     return absl::OkStatus();
   }
 

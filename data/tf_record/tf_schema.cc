@@ -166,6 +166,10 @@ absl::StatusOr<TfSchema> MakeTfSchema(const std::vector<NamedFeature>& features,
     column.name = name;
     if (one_each) column.texts = options.TextMapOf(of_model);
     if (column.texts != nullptr) column.input = options.input_names[of_model];
+    if (column.texts != nullptr && column.texts->ids_per_text()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", name, "': ", column.texts->layer(), " takes texts, which only CSV files have"));
+    }
     if (one_each && options.IsRagged(of_model)) {
       column = RaggedColumn(std::move(column), IsInteger(options.input_types[of_model]));
       continue;

@@ -44,6 +44,10 @@ ConfigReader::ConfigReader(const json& config) : config_(config.is_null() ? Null
   }
 }
 
+bool ConfigReader::Has(absl::string_view field) const {
+  return config_.is_object() && config_.contains(std::string(field));
+}
+
 const json& ConfigReader::Raw(absl::string_view field) {
   const std::string key(field);
   asked_.insert(key);

@@ -57,6 +57,8 @@ class ConfigReader {
   // Accepts fields that do not affect the computation.
   void Ignore(std::initializer_list<absl::string_view> fields);
 
+  // Whether the config has the field, which may be null.
+  bool Has(absl::string_view field) const;
   // The raw value, null when absent.
   const nlohmann::json& Raw(absl::string_view field);
   void Fail(absl::string_view field, absl::string_view fault);

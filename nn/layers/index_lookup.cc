@@ -1,6 +1,8 @@
-// StringLookup and IntegerLookup: ids of tokens by a vocabulary. The rules are those of Keras' IndexLookup.
+// StringLookup, IntegerLookup and TextVectorization: ids of tokens by a vocabulary. The rules are those of Keras'
+// IndexLookup.
 #include <algorithm>
 #include <cstddef>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -11,8 +13,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/ids/id_map.h"
+#include "common/ids/text_ids.h"
 #include "nn/layers/id_layer.h"
 #include "nn/layers/layers.h"
 #include "nn/layers/salt.h"
@@ -23,6 +28,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxOthers = int64_t{1} << 31;
+constexpr int64_t kMaxNgram = 100;  // adjacent pieces
 
 std::optional<std::string> TokenOf(const json& value, std::string* /*type*/) {
   return value.is_string() ? std::optional(value.get<std::string>()) : std::nullopt;
@@ -40,12 +46,19 @@ class LookupReader {
   LookupReader(std::string name, const char* class_name, ConfigReader& config)
       : name_(std::move(name)), class_name_(class_name), config_(config) {}
 
+  // For a layer that divides texts: tokens are the pieces of texts, and an empty piece is the mask of ids.
+  void DivideTexts(TextDivision division) { division_ = std::move(division); }
+
   std::unique_ptr<Layer> Read() {
     config_.Refuse("invert", false);
     config_.Bool("sparse", false);  // how Keras stores the same numbers
     config_.Ignore({"has_input_vocabulary"});
     mode_ = ReadOutputMode("int", /*allows_int=*/true, /*allows_tf_idf=*/true, config_);
-    mask_ = OptionalToken("mask_token", std::nullopt);
+    if (division_) {
+      CheckDivision();
+    } else {
+      mask_ = OptionalToken("mask_token", std::nullopt);
+    }
     ReadOthers();
     ReadVocabulary();
     std::optional<IdEncoding> encoding;
@@ -65,6 +78,22 @@ class LookupReader {
     const auto token = TokenOf(value, static_cast<Token*>(nullptr));
     if (!token) config_.Fail(field, absl::StrCat("expected ", kTokenName, ", got ", value.dump()));
     return token;
+  }
+
+  // The number of ids of a text must be known, or ids have no order.
+  void CheckDivision() {
+    if constexpr (kText) {
+      if (mode_ == "int") mask_ = "";
+    }
+    const bool ragged = config_.Bool("ragged", false), fixed = division_->length > 0;
+    if (mode_ == "one_hot") config_.Fail("output_mode", "\"one_hot\" is not a mode of this layer");
+    if (mode_ == "int" && fixed == ragged) {
+      config_.Fail("output_sequence_length",
+                   fixed ? "is given, but ragged is true" : "required, unless ragged is true");
+    }
+    if (mode_ != "int" && (fixed || ragged)) {
+      config_.Fail(fixed ? "output_sequence_length" : "ragged", "needs the output_mode \"int\"");
+    }
   }
 
   bool HasMaskId() const { return mask_.has_value() && mode_ == "int"; }
@@ -204,7 +233,8 @@ class LookupReader {
                          .others_by_remainder = by_remainder_,
                          .masked = mode_ == "int" ? 0 : IdMap::kMasked};
     if constexpr (kText) {
-      return MakeTextVocabulary(std::move(ids), tokens_, mask_);
+      auto vocabulary = MakeTextVocabulary(std::move(ids), tokens_, mask_);
+      return division_ ? MakeTextIds(*division_, std::move(vocabulary)) : vocabulary;
     } else {
       return MakeIntegerVocabulary(std::move(ids), tokens_, mask_);
     }
@@ -215,6 +245,7 @@ class LookupReader {
   ConfigReader& config_;
   std::string mode_;  // output_mode
   std::optional<Token> mask_;
+  std::optional<TextDivision> division_;
   TextBuckets others_;
   bool by_remainder_ = false;
   std::vector<Token> tokens_;
@@ -222,7 +253,45 @@ class LookupReader {
   bool has_special_ = false;  // the file has the special ones
 };
 
+// How TextVectorization divides texts.
+TextDivision ReadDivision(ConfigReader& config) {
+  TextDivision division;
+  const auto choice = [&](absl::string_view field, std::initializer_list<absl::string_view> allowed) {
+    if (config.Has(field) && config.Raw(field).is_null()) return std::string();  // Python's None
+    return config.Choice(field, allowed, *allowed.begin());
+  };
+  const std::string simplified =
+      choice("standardize", {"lower_and_strip_punctuation", "lower", "strip_punctuation"});
+  division.lower = absl::StartsWith(simplified, "lower");
+  division.strip_punctuation = absl::EndsWith(simplified, "strip_punctuation");
+  const std::string split = choice("split", {"whitespace", "character"});
+  division.split = split == "whitespace"  ? TextDivision::Split::kWhitespace
+                   : split == "character" ? TextDivision::Split::kCharacter
+                                          : TextDivision::Split::kNone;
+  if (const json& ngrams = config.Raw("ngrams"); ngrams.is_number_integer()) {
+    const int64_t most = config.PositiveInt("ngrams");
+    for (int64_t width = 1; width <= most && most <= kMaxNgram; ++width) division.ngrams.push_back(width);
+    if (most > kMaxNgram) config.Fail("ngrams", absl::StrCat(most, "; at most ", kMaxNgram));
+  } else {
+    division.ngrams = config.Ints("ngrams", std::vector<int64_t>());
+    for (const int64_t width : division.ngrams) {
+      if (width < 1 || width > kMaxNgram)
+        config.Fail("ngrams", absl::StrCat("holds ", width, "; expected 1 to ", kMaxNgram));
+    }
+  }
+  if (!config.Raw("output_sequence_length").is_null())
+    division.length = config.PositiveInt("output_sequence_length");
+  return division;
+}
+
 }  // namespace
+
+std::unique_ptr<Layer> MakeTextVectorization(std::string name, ConfigReader& config) {
+  config.Refuse("encoding", "utf-8");
+  LookupReader<std::string> reader(std::move(name), "TextVectorization", config);
+  reader.DivideTexts(ReadDivision(config));
+  return reader.Read();
+}
 
 std::unique_ptr<Layer> MakeStringLookup(std::string name, ConfigReader& config) {
   config.Refuse("encoding", "utf-8");

@@ -102,6 +102,7 @@ std::unique_ptr<Layer> MakeStochasticDepth(std::string name, ConfigReader& confi
 std::unique_ptr<Layer> MakeStringLookup(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeSubtract(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeTimeDistributed(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeTextVectorization(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeUnitNormalization(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeUpSampling1D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeUpSampling2D(std::string name, ConfigReader& config);

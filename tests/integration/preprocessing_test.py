@@ -6,6 +6,7 @@ import struct
 from harness import DONE, REPOSITORY, USAGE, IntegrationTest, main
 
 KERAS = REPOSITORY / "tests/support/data/keras_preprocessing"
+TEXTS = REPOSITORY / "tests/support/data/keras_text"
 TRAIN = ["--workers=1", "--loss=binary_crossentropy", "--sync_replicas", "--batch_size=2", "--epochs=2", "--data_dir=data"]
 
 
@@ -36,6 +37,30 @@ class PreprocessingTest(IntegrationTest):
                 self.assertEqual(len(got), len(expected))
                 for ours, theirs in zip(got, expected):
                     self.assertAlmostEqual(ours, theirs, delta=1e-6)
+
+    def test_outputs_for_texts_are_those_of_keras(self):
+        run = self.run_to_end("cairn", "predict", TEXTS / "reviews.keras", TEXTS / "reviews.csv", "-o", "outputs.npy")
+        self.assert_exit(DONE, run)
+        expected = floats(TEXTS / "reviews_outputs.npy")
+        got = floats(self.directory / "outputs.npy")
+        self.assertEqual(len(got), len(expected))
+        for ours, theirs in zip(got, expected):
+            self.assertAlmostEqual(ours, theirs, delta=1e-6)
+
+    def test_a_model_of_texts_trains_and_keeps_its_vocabularies(self):
+        for name in ["train.csv", "test.csv"]:
+            (self.directory / "data" / name).write_bytes((TEXTS / "reviews.csv").read_bytes())
+        run = self.run_to_end("cairn", "train", TEXTS / "reviews.keras", *TRAIN, "--train_dir=texts",
+                              "--export_dir=texts_e")
+        self.assert_exit(DONE, run)
+        self.assertFalse((self.directory / "texts_e/model.onnx").exists())
+        outputs = []
+        for weights in [["texts"], ["texts_e/model.safetensors", "--model=texts_e/model.json"]]:
+            run = self.run_to_end("cairn", "predict", weights[0], TEXTS / "reviews.csv", "-o", "outputs.npy", *weights[1:])
+            self.assert_exit(DONE, run)
+            outputs.append(floats(self.directory / "outputs.npy"))
+        self.assertEqual(outputs[0], outputs[1])
+        self.assertNotEqual(outputs[0], floats(TEXTS / "reviews_outputs.npy"))
 
     def test_the_vocabulary_is_in_every_file_of_a_trained_model(self):
         for name in ["two_towers.keras", "two_towers.json", "keras2.json"]:

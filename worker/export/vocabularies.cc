@@ -37,7 +37,7 @@ absl::string_view TextIn(const data::SharedBytes& bytes) {
 bool IsLookup(const json& layer) {
   if (!layer.is_object() || !layer.contains("config") || !layer["config"].is_object()) return false;
   const json class_name = layer.value("class_name", json());
-  return class_name == "StringLookup" || class_name == "IntegerLookup";
+  return class_name == "StringLookup" || class_name == "IntegerLookup" || class_name == "TextVectorization";
 }
 
 // Calls `visit(layer)` for each entry of the model's list of layers, not for those of models within it.
@@ -164,7 +164,7 @@ class ArchiveReader {
 }  // namespace
 
 bool MayHaveVocabularies(absl::string_view json) {
-  return absl::StrContains(json, "Lookup");
+  return absl::StrContains(json, "Lookup") || absl::StrContains(json, "TextVectorization");
 }
 
 absl::Status AddVocabularies(const data::ZipFile& archive, const std::string& path, json& model) {

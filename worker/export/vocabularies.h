@@ -1,5 +1,5 @@
-// The vocabularies of StringLookup and IntegerLookup that are not in a model's config: Keras writes them to files of
-// their own beside it. Nothing in the files is trusted. Any thread; blocks while the disk reads.
+// The vocabularies of StringLookup, IntegerLookup and TextVectorization that are not in a model's config: Keras writes
+// them to files of their own beside it. Nothing in the files is trusted. Any thread; blocks while the disk reads.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

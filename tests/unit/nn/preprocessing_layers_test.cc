@@ -256,7 +256,7 @@ TEST(PreprocessingLayers, ValuesOfAnotherKindAreRefused) {
               HasSubstr("bin_boundaries: the layer has none: call adapt()"));
   EXPECT_THAT(FaultOf("CategoryEncoding", {{"num_tokens", 3}}, "string"),
               HasSubstr("input 'x' is of strings, and layer 'tested' (CategoryEncoding) reads it: only "
-                        "StringLookup and Hashing can take strings"));
+                        "StringLookup, Hashing and TextVectorization can take strings"));
   EXPECT_THAT(FaultOf("CategoryEncoding", {{"num_tokens", 3}, {"output_mode", "int"}}, "int64"),
               HasSubstr("output_mode: the layer has no mode \"int\""));
   EXPECT_THAT(FaultOf("CategoryEncoding", {{"num_tokens", 1 << 30}}, "int64"),
