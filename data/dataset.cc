@@ -39,7 +39,8 @@ constexpr Format kFormats[] = {
      "integer input",
      &LoadTokens, false},
     {"CIFAR's data_batch_1.bin ... and test_batch.bin, or train.bin and test.bin", &LoadCifar, false},
-    {"train.csv and test.csv or validation.csv, or a .csv file itself; or the same with .tsv or .inter; or "
+    {"train.csv and test.csv or validation.csv, or a .csv file itself; or the same with .tsv, .inter or "
+     ".jsonl; or "
      "u.data",
      &LoadCsv, true, true},
     {"train*.tfrecord[s][.gz] and test*... or validation*..., or such a file itself", &LoadTfRecords, true,
@@ -75,11 +76,11 @@ struct TrainingFile {
   const char* kind;
 };
 constexpr TrainingFile kTrainingFiles[] = {
-    {"train-images", "ubyte"}, {"mnist", ".npz"},    {"x_train", ".npy"},    {"X_train", ".npy"},
-    {"data_batch", ".bin"},    {"train", ".bin"},    {"train", ".csv"},      {"train", ".tsv"},
-    {"train", ".inter"},       {"train", ".npy"},    {"train", ".tfrecord"}, {"train.txt", ".txt"},
-    {"day_", "day_"},          {"train", ".libsvm"}, {"train", ".svm"},      {"train", ".libffm"},
-    {"train", ".ffm"},
+    {"train-images", "ubyte"}, {"mnist", ".npz"},   {"x_train", ".npy"},  {"X_train", ".npy"},
+    {"data_batch", ".bin"},    {"train", ".bin"},   {"train", ".csv"},    {"train", ".tsv"},
+    {"train", ".inter"},       {"train", ".jsonl"}, {"train", ".npy"},    {"train", ".tfrecord"},
+    {"train.txt", ".txt"},     {"day_", "day_"},    {"train", ".libsvm"}, {"train", ".svm"},
+    {"train", ".libffm"},      {"train", ".ffm"},
 };
 
 // The kind of the training set file `name`; null if no training set file has such a name.

@@ -30,9 +30,9 @@ struct TokensJson {
 absl::StatusOr<TokensJson> ReadTokensJson(const std::string& directory);
 absl::Status WriteTokensJson(const std::string& directory, const TokensJson& tokens);
 
-// Ids of `text`, from its beginning: each is that of the longest text in the vocabulary that comes next. For a vocabulary
-// of characters this is the only way to divide a text; other tokenizers may divide it otherwise. INVALID_ARGUMENT with
-// the position of a byte at which no entry begins.
+// Ids of `text`, from its beginning: each is that of the longest text in the vocabulary that comes next. For a
+// vocabulary of characters this is the only way to divide a text; other tokenizers may divide it otherwise.
+// INVALID_ARGUMENT with the position of a byte at which no entry begins.
 absl::StatusOr<std::vector<int64_t>> TokensOf(absl::string_view text,
                                               absl::Span<const std::string> vocabulary);
 

@@ -1,6 +1,6 @@
 // CSV files: train.csv and test.csv or validation.csv, each optionally in pieces (train-0.csv, train-1.csv),
 // or a single file. The suffix may also be .tsv or .inter (RecBole, with columns of .user and .item: csv_join.h);
-// MovieLens' u.data has the same form.
+// MovieLens' u.data has the same form, and .jsonl is read as if it had (json_lines.h).
 //
 // One column contains the label, the others numbers (csv_schema.h, csv_labels.h). The schema inferred from
 // the training set also applies to the validation set. All data is kept in memory.
@@ -17,6 +17,7 @@
 #include "data/csv/csv_join.h"
 #include "data/csv/csv_labels.h"
 #include "data/csv/csv_schema.h"
+#include "data/csv/json_lines.h"
 #include "data/file/bad_rows.h"
 #include "data/file/byte_reader.h"
 #include "data/file_sets.h"
@@ -27,6 +28,8 @@
 namespace cairn::data {
 namespace {
 
+constexpr const char* kSuffixes[] = {".csv", ".tsv", ".inter", ".jsonl"};
+
 std::string NameOf(char separator) {
   return separator == '\t' ? "tab" : absl::StrCat("'", absl::string_view(&separator, 1), "'");
 }
@@ -36,6 +39,10 @@ absl::Status CheckEncoding(absl::string_view text) {
     return absl::InvalidArgumentError("is UTF-16; save it as UTF-8");
   }
   return absl::OkStatus();
+}
+
+bool IsJsonLines(const std::string& path) {
+  return IsFileNamed(path, ".jsonl");
 }
 
 // Reads the files of one set into memory.
@@ -57,15 +64,22 @@ class SetReader {
   absl::Status ReadFile(const std::string& path) {
     CAIRN_ASSIGN_OR_RETURN(const SharedBytes bytes, ReadFileBytes(path));
     parts_.push_back({path, rows_});
-    const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (const absl::Status status = CheckEncoding(text); !status.ok()) return Annotate(status, path);
-    const char separator = SeparatorOf(text);
+    JsonLines json;
+    if (IsJsonLines(path)) {
+      CAIRN_ASSIGN_OR_RETURN(json, ReadJsonLines(text, path));
+      text = json.csv;
+    }
+    const char separator = IsJsonLines(path) ? ',' : SeparatorOf(text);
     CsvReader csv(text, separator);
     bool first = true;
+    size_t record = 0;                 // with `json`, those that were read
     std::vector<std::string> comment;  // the last comment before the first record
     for (CsvFields fields;;) {
       const auto more = csv.Next(fields);
-      const auto place = [&] { return absl::StrCat(path, ": line ", csv.line()); };
+      const int64_t line = record < json.lines.size() ? json.lines[record++] : csv.line();
+      const auto place = [&] { return absl::StrCat(path, ": line ", line); };
       if (more.ok() && !*more) return absl::OkStatus();
       if (more.ok() && csv.comment()) {
         if (first) comment = std::vector<std::string>(fields.begin(), fields.end());
@@ -483,7 +497,7 @@ absl::StatusOr<Split> ReadSet(SetReader& reader, const std::vector<std::string>&
 }
 
 bool IsCsvFile(const std::string& path) {
-  for (const char* suffix : {".csv", ".tsv", ".inter"}) {
+  for (const char* suffix : kSuffixes) {
     if (IsFileNamed(path, suffix)) return true;
   }
   return absl::EndsWith(path, "u.data") && IsFileNamed(path, "u.data");
@@ -496,7 +510,7 @@ LoadedSplits LoadCsv(const DataOptions& options) {
   SetFiles files = {.train = {options.path}};
   if (!single) {
     files = {};
-    for (const char* suffix : {".csv", ".tsv", ".inter"}) {
+    for (const char* suffix : kSuffixes) {
       if (!files.train.empty()) break;
       CAIRN_ASSIGN_OR_RETURN(files, FindSets(options.path, {suffix}));
     }

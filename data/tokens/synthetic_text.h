@@ -20,7 +20,8 @@ struct SyntheticTextOptions {
 
 // Writes train.bin, test.bin (uint16) and tokens.json into `directory`, which is created if missing. Returns the
 // perplexity of the test set's characters under the chain itself, which no model falls below except by chance.
-// INVALID_ARGUMENT for numbers of tokens outside [1, 1e9] or of words outside [16, 20000]; otherwise the system's error.
+// INVALID_ARGUMENT for numbers of tokens outside [1, 1e9] or of words outside [16, 20000]; otherwise the system's
+// error.
 absl::StatusOr<double> WriteSyntheticText(const std::string& directory, const SyntheticTextOptions& options);
 
 }  // namespace cairn::data
