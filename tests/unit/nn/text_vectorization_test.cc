@@ -37,7 +37,7 @@ std::string FaultOf(const json& config, int64_t texts = 1) {
 }
 
 TEST(TextVectorization, IdsAreThoseOfKeras) {
-  const auto text = ReadFile(SourceDir() + "/tests/support/data/keras_text/layers.json");
+  const auto text = ReadFile(InSource("tests/support/data/keras_text/layers.json"));
   ASSERT_TRUE(text.ok()) << text.status();
   for (const json& layer : json::parse(*text)) {
     SCOPED_TRACE(layer["config"].dump());
