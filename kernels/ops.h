@@ -524,9 +524,9 @@ struct LossParams {
   // Floats between the outputs, or the targets, of an example and those of the next. 0: they are adjacent. Larger than
   // one example's if the loss takes some of an example's outputs.
   int64_t output_stride = 0, target_stride = 0;
-  // Rows that are left out have no loss, and those of the whole batch that are left weigh as much more, so that the loss
-  // is the mean over them (Keras' apply_mask()). Each example's outputs are followed by a mask with a number for each
-  // row, 0 for those to leave out: output_stride counts it.
+  // The loss is the mean over the rows of this batch that are not left out (Keras' apply_mask()); others have no loss
+  // and a gradient of 0. `masked`: a number for each row follows each example's outputs, 0 for a row to leave out, and
+  // output_stride counts it.
   bool masked = false;
   std::optional<int64_t>
       ignore_class{};  // sparse categorical: leaves out rows with this label, which may be any number
@@ -564,7 +564,7 @@ class Loss {
   // example's loss is the mean over its rows and, except for categorical losses, over a row's outputs. `sums`
   // is written in host memory by the next Synchronize(). `doutputs`, with the shape and the stride of the outputs, is
   // the gradient of (sum of weight * loss) / mean_over, times LossParams::weight: Keras' sum_over_batch_size divides by
-  // the number of examples, not by their weights. It is null in evaluation, and not written for a mask.
+  // the number of examples, not by their weights. It is null in evaluation; places of a mask are not written.
   // INVALID_ARGUMENT names the label and its example if a
   // class index is not a whole number or out of range.
   virtual absl::Status Run(const float* outputs, const float* targets, const float* weights, LossSums* sums,

@@ -108,6 +108,11 @@ absl::StatusOr<LossSpec> ParseLoss(const KerasObject& loss) {
       return absl::InvalidArgumentError(
           absl::StrCat("loss ", row->class_name, ": ", name, " ", value, " is not supported"));
     }
+    constexpr double kLargestLabel = 1 << 24;
+    if (option->name == "ignore_class" && !(value == std::floor(value) && std::abs(value) <= kLargestLabel)) {
+      return absl::InvalidArgumentError(absl::StrCat("loss ", row->class_name, ": ignore_class ", value,
+                                                     ": expected a whole number from -2^24 to 2^24"));
+    }
     option->set(spec, value);
   }
   const int64_t width = row->kind != LossKind::kInBatchSoftmax ? 1 : spec.sampling_probability ? 3 : 2;

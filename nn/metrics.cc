@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -321,6 +322,11 @@ absl::StatusOr<std::vector<MetricSpec>> MetricsOf(absl::Span<const CompiledMetri
   for (size_t i = 0; i < compiled.size(); ++i) {
     if (!objective.several_outputs() || compiled[i].output.all()) continue;
     CAIRN_ASSIGN_OR_RETURN(output_of[i], IndexOfOutput(compiled[i].output, model, "metrics"));
+    const auto is_for = [&](const OutputLoss& part) { return part.output == *output_of[i]; };
+    if (absl::c_any_of(objective.losses(), is_for)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("metrics: output '", model.outputs()[*output_of[i]].name,
+                     "' has no loss, and so no targets that a metric could compare"));
   }
   std::vector<MetricSpec> all;
   for (size_t i = 0; i < objective.losses().size(); ++i) {
@@ -359,7 +365,9 @@ MetricSet::Arguments MetricSet::KeepRows(const LeftOutRows& left_out, int64_t ex
   const int64_t width = static_cast<int64_t>(from.outputs.size()) / rows;
   const int64_t targets_of_row = static_cast<int64_t>(from.targets.size()) / rows;
   const int64_t stride = static_cast<int64_t>(all_outputs.size()) / examples;
-  std::vector<float> outputs, targets, weights;
+  kept_outputs_.clear();
+  kept_targets_.clear();
+  kept_weights_.clear();
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t example = i / left_out.rows_per_example, row = i % left_out.rows_per_example;
     const auto mask = static_cast<size_t>(example * stride + left_out.first_mask.value_or(0) + row);
@@ -367,14 +375,11 @@ MetricSet::Arguments MetricSet::KeepRows(const LeftOutRows& left_out, int64_t ex
     const auto target = from.targets.begin() + i * targets_of_row;
     if (left_out.label.has_value() && *target == *left_out.label) continue;
     const auto output = from.outputs.begin() + i * width;
-    outputs.insert(outputs.end(), output, output + width);
-    targets.insert(targets.end(), target, target + targets_of_row);
-    if (!from.weights.empty()) weights.push_back(from.weights[static_cast<size_t>(example)]);
+    kept_outputs_.insert(kept_outputs_.end(), output, output + width);
+    kept_targets_.insert(kept_targets_.end(), target, target + targets_of_row);
+    if (!from.weights.empty()) kept_weights_.push_back(from.weights[static_cast<size_t>(example)]);
   }
-  outputs_ = std::move(outputs);
-  targets_ = std::move(targets);
-  weights_ = std::move(weights);
-  return {outputs_, targets_, weights_};
+  return {kept_outputs_, kept_targets_, kept_weights_};
 }
 
 MetricSet::MetricSet(absl::Span<const MetricSpec> specs) {

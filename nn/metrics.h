@@ -93,7 +93,8 @@ class MetricSet {
   };
   std::vector<Entry> entries_;
   LossTotals loss_;
-  std::vector<float> outputs_, targets_, weights_;  // of the metric that is updated
+  // The arguments of the metric that is updated: its columns, and the rows of these that are not left out.
+  std::vector<float> outputs_, targets_, kept_outputs_, kept_targets_, kept_weights_;
 };
 
 }  // namespace cairn::nn

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -255,15 +257,17 @@ absl::Status ModelBuilder::CheckOutput(const NamedValue& output) const {
 
 absl::Status ModelBuilder::AddOutputs(absl::Span<const NamedValue> outputs) {
   int64_t begin = 0;
-  std::map<std::string, int> uses;
+  std::set<std::string> given, taken;
+  for (const NamedValue& output : outputs) given.insert(output.name);
   for (const NamedValue& output : outputs) {
     CAIRN_RETURN_IF_ERROR(CheckOutput(output));
-    const int earlier = uses[output.name]++;
+    std::string name = output.name;
+    for (int suffix = 1; taken.count(name) > 0 || (suffix > 1 && given.count(name) > 0); ++suffix)
+      name = absl::StrCat(output.name, "_", suffix);
+    taken.insert(name);
     const Shape& shape = ShapeOf(output.value);
-    model_.outputs_.push_back({.name = earlier == 0 ? output.name : absl::StrCat(output.name, "_", earlier),
-                               .shape = shape,
-                               .begin = begin,
-                               .masked = HasMask(output.value)});
+    model_.outputs_.push_back(
+        {.name = std::move(name), .shape = shape, .begin = begin, .masked = HasMask(output.value)});
     begin += shape.num_elements() + (HasMask(output.value) ? shape[0] : 0);
   }
   if (outputs.size() == 1 && !HasMask(outputs[0].value)) return absl::OkStatus();
@@ -407,7 +411,12 @@ absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const
     const std::string name = absl::StrCat(owner, "/", spec.name);
     const auto shared = absl::c_find_if(
         model_.variables_, [&](const ModelVariable& variable) { return shares && variable.name == name; });
-    if (shared != model_.variables_.end() && shared->shape == shape) {
+    if (shared != model_.variables_.end() && shared->shape != shape) {
+      return absl::InvalidArgumentError(absl::StrCat("its ", spec.name, " would be ", shape.ToString(),
+                                                     ", but that of '", owner, "' is ",
+                                                     shared->shape.ToString()));
+    }
+    if (shared != model_.variables_.end()) {
       node.variables.push_back(static_cast<int>(shared - model_.variables_.begin()));
       continue;
     }

@@ -1,4 +1,4 @@
-// What training minimizes: the sum over the outputs of a model of their losses times weights.
+// The quantity that training minimizes: the sum over the outputs of a model of their losses times weights.
 #pragma once
 
 #include <cstddef>
@@ -69,10 +69,12 @@ class Objective {
   bool several_outputs_ = false;
 };
 
-// The index of the output that `key` of compile()'s argument `what` is for; INVALID_ARGUMENT naming both if there is none.
+// The index of the output that `key` of compile()'s argument `what` is for. INVALID_ARGUMENT naming both if there is
+// none.
 absl::StatusOr<size_t> IndexOfOutput(const OutputKey& key, const Model& model, absl::string_view what);
 
-// The objective that compile() was given. NOT_FOUND if it has no loss; INVALID_ARGUMENT naming the output and the fault.
+// The objective that compile() was given. NOT_FOUND if it has no loss; INVALID_ARGUMENT naming the output and the
+// fault.
 absl::StatusOr<Objective> ObjectiveOf(const CompileConfig& compiled, const Model& model);
 
 }  // namespace cairn::nn

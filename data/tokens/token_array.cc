@@ -58,8 +58,7 @@ absl::StatusOr<int64_t> LargestToken(const Array& tokens) {
       return static_cast<int64_t>(most);
     }
     const int64_t bad = FirstBad<T>(bytes, count);
-    return absl::InvalidArgumentError(absl::StrCat("token ", bad, " is ",
-                                                   static_cast<int64_t>(ElementAt<T>(bytes, bad)),
+    return absl::InvalidArgumentError(absl::StrCat("token ", bad, " is ", +ElementAt<T>(bytes, bad),
                                                    ", not an id from 0 to ", kLargestLabel));
   });
 }

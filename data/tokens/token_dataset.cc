@@ -67,6 +67,12 @@ absl::StatusOr<Split> LoadTokenSplit(const std::vector<std::string>& paths, cons
     const auto in_file = LargestToken(files.back());
     if (!in_file.ok()) return Annotate(in_file.status(), path);
     if (rows > 0 && *in_file >= rows) return NoRowFor(path, files.back(), rows);
+    const auto texts = static_cast<int64_t>(how.vocabulary.size());
+    if (texts > 0 && *in_file >= texts) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": has the token ", *in_file,
+                                                     ", but the vocabulary of ", kTokensFile, " has ", texts,
+                                                     " texts"));
+    }
     largest = std::max(largest, *in_file);
     split.parts.push_back({path, windows});
     windows += CountWindows(files.back().shape[0], length);

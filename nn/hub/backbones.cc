@@ -34,6 +34,8 @@ class Backbone {
         dropout_(config.Number("dropout", 0)) {
     CheckDtype("dtype", config);
     config.Ignore({"trainable"});
+    constexpr int64_t kMaxLayers = 1000;  // of which each is read as some twenty layers
+    if (layers_ > kMaxLayers) config.Fail("num_layers", absl::StrCat(layers_, ", at most ", kMaxLayers));
   }
 
   // An input of integers. As Keras orders a dictionary, inputs come in the order of their names.
@@ -125,7 +127,10 @@ absl::StatusOr<json> ExpandBertBackbone(const json& fields) {
   const std::string pooled = made.graph.Add(
       "Dense", "pooled_dense",
       {{"units", made.width()}, {"activation", "tanh"}, {"kernel_initializer", initializer}}, {first});
-  return made.Config({pooled, x});  // pooled_output, sequence_output
+  json read = made.Config({pooled, x});
+  const json ends = read["output_layers"];
+  read["output_layers"] = {{"pooled_output", ends[0]}, {"sequence_output", ends[1]}};
+  return read;
 }
 
 absl::StatusOr<json> ExpandLlamaBackbone(const json& fields) {

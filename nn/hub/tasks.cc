@@ -4,9 +4,11 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/core/status.h"
 #include "nn/hub/hub_graph.h"
 #include "nn/hub/keras_hub.h"
@@ -25,23 +27,29 @@ struct Task {
   std::string call{};
   HubGraph graph{};
 
-  // The layer of the backbone with this name.
-  const json& LayerOf(absl::string_view layer) const {
+  // The config of the backbone's layer with this name, which it has.
+  json ConfigOf(absl::string_view layer) const {
     for (const json& entry : backbone["config"]["layers"]) {
-      if (entry["config"]["name"] == std::string(layer)) return entry;
+      if (entry["config"]["name"] == std::string(layer)) return entry["config"];
     }
-    return backbone;
+    return json::object();
   }
 };
 
-// Reads the fields that all tasks have.
-absl::StatusOr<Task> ReadTask(ConfigReader& config) {
+// Reads the fields that all tasks have. `backbones`: the classes that the task may be for.
+absl::StatusOr<Task> ReadTask(ConfigReader& config, absl::Span<const absl::string_view> backbones) {
   Task task = {.name = config.String("name", ""), .backbone = config.Raw("backbone")};
   // The preprocessor turns text into ids, which are the inputs of the network.
   config.Ignore({"preprocessor", "trainable", "dtype"});
   const json class_name = task.backbone.is_object() ? task.backbone.value("class_name", json()) : json();
-  if (!class_name.is_string() || !absl::EndsWith(class_name.get<std::string>(), "Backbone")) {
-    config.Fail("backbone", absl::StrCat("required, a backbone of keras_hub, not ", class_name.dump()));
+  const json of_backbone = task.backbone.is_object() ? task.backbone.value("config", json()) : json();
+  if (!class_name.is_string() || !absl::c_linear_search(backbones, class_name.get<std::string>())) {
+    config.Fail("backbone",
+                absl::StrCat("expected ", absl::StrJoin(backbones, " or "), ", got ", class_name.dump()));
+    return config.status();
+  }
+  if (!of_backbone.is_object() || of_backbone.contains("layers")) {
+    config.Fail("backbone", "expected the sizes that keras_hub writes as its config");
     return config.status();
   }
   CAIRN_RETURN_IF_ERROR(Annotate(ExpandHubModel(task.backbone), "backbone"));
@@ -56,22 +64,22 @@ absl::StatusOr<Task> ReadTask(ConfigReader& config) {
 
 absl::StatusOr<json> ExpandCausalLm(const json& fields) {
   ConfigReader config(fields);
-  CAIRN_ASSIGN_OR_RETURN(Task task, ReadTask(config));
+  CAIRN_ASSIGN_OR_RETURN(Task task, ReadTask(config, {"GPT2Backbone", "LlamaBackbone"}));
   CAIRN_RETURN_IF_ERROR(config.Finish());
   const std::string embedding = "token_embedding";
   const std::string logits =
       task.graph.Add("ReverseEmbedding", ReverseLayerOf(absl::StrCat(task.call, "/", embedding)),
-                     task.LayerOf(embedding)["config"], {task.call});
+                     task.ConfigOf(embedding), {task.call});
   return task.graph.Config(task.name, {logits});
 }
 
 absl::StatusOr<json> ExpandBertTextClassifier(const json& fields) {
   ConfigReader config(fields);
-  CAIRN_ASSIGN_OR_RETURN(Task task, ReadTask(config));
+  CAIRN_ASSIGN_OR_RETURN(Task task, ReadTask(config, {"BertBackbone"}));
   const json activation = config.Raw("activation");
   json logits = {{"units", config.PositiveInt("num_classes")},
                  {"activation", activation.is_null() ? json("linear") : activation},
-                 {"kernel_initializer", task.LayerOf("pooled_dense")["config"]["kernel_initializer"]}};
+                 {"kernel_initializer", task.ConfigOf("pooled_dense").value("kernel_initializer", json())}};
   const double dropout = config.Number("dropout", 0.1);
   CAIRN_RETURN_IF_ERROR(config.Finish());
   const std::string pooled =

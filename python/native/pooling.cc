@@ -153,8 +153,8 @@ void BindPooling(nb::module_& module) {
       .def(nb::init<int64_t>(), nb::arg("examples"))
       .def("add", &BagSums::Add, nb::arg("features"), nb::arg("positions"), nb::arg("ends").none(),
            nb::arg("factors").none())
-      .def("sum", &BagSums::Sum, nb::arg("rows"), nb::arg("sums"))
-      .def("add_gradients", &BagSums::AddGradients, nb::arg("of_sums"), nb::arg("gradients"));
+      .def("sum", &BagSums::Sum, nb::arg("rows"), nb::arg("sums").noconvert())
+      .def("add_gradients", &BagSums::AddGradients, nb::arg("of_sums"), nb::arg("gradients").noconvert());
 }
 
 }  // namespace cairn::python

@@ -55,6 +55,22 @@ class PoolingTest(unittest.TestCase):
             with self.subTest(mode):
                 self.check(table(mode, 4, [2, 0, 1, 4, 1], weighted=True), table(mode, 4, 1, weighted=True, seed=1))
 
+    def test_sums_are_float32_whatever_torchs_default_is(self):
+        made = [table(mode, 4, [2, 0, 1, 4, 1], weighted=mode != "mean") for mode in ("sum", "mean", "sqrtn")]
+        expected, _, gradients = self.check(*made)
+        torch.set_default_dtype(torch.float64)
+        try:
+            sums = pooling.pool(made)
+            of_sums = torch.ones_like(sums)
+            again = torch.autograd.grad(sums, [one.found.weight for one in made], of_sums)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        self.assertTrue(torch.equal(sums, expected))
+        for gradient, before in zip(again, gradients):
+            self.assertEqual(gradient.dtype, torch.float32)
+            self.assertGreater(gradient.abs().sum(), 0)
+            self.assertEqual(gradient.shape, before.shape)
+
     def test_no_ids(self):
         sums, _, (gradient,) = self.check(table("sum", 4, 0))
         self.assertTrue(torch.equal(sums, torch.zeros(EXAMPLES, 4)))

@@ -84,9 +84,9 @@ class LossTargets {
                             .num_classes = all.num_classes,
                             .position_classes = all.position_classes,
                             .shape = all.shape};
+    if (several_) info = {.num_targets = params_.targets_per_example()};
     const bool counted = several_ || part_.loss.ignore_class.has_value();
     if (!counted || size() == 0 || (*this)[0].empty()) return info;
-    if (several_) info = {.num_targets = params_.targets_per_example()};
     (info.num_targets == 1 ? info.num_classes : info.position_classes) = CountClasses();
     return info;
   }

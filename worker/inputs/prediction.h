@@ -25,7 +25,8 @@ struct PredictionRequest {
   const TrainedTables* tables = nullptr;  // of the model; null: it has none beside its variables
   const data::RowSource& inputs;          // each row has the inputs of one example
   int64_t limit = 0;                      // use only the first N rows; 0: all
-  // The targets of each row. Null: they are unknown, and `objective` and `metrics` are ignored.
+  // The targets of each row, which need an objective. Null: they are unknown, and `objective` and `metrics` are
+  // ignored.
   const data::Targets* targets = nullptr;
   std::optional<nn::Objective> objective{};
   absl::Span<const nn::MetricSpec> metrics{};

@@ -220,6 +220,7 @@ __global__ void RunLoss(RowPlan plan, Batch batch, Formula formula, double* part
     const int64_t index = plan.Row(round);
     Piece piece = {.present = index < plan.rows, .output = batch.outputs, .doutput = batch.doutputs};
     double weight = 0;
+    bool left_out = false;
     if (piece.present) {
       const int64_t row = batch.pieces == 1 ? index : index / batch.pieces;
       const int64_t begin = (index - row * batch.pieces) * batch.piece;
@@ -233,8 +234,9 @@ __global__ void RunLoss(RowPlan plan, Batch batch, Formula formula, double* part
       if (batch.doutputs != nullptr) piece.doutput += place;
       float w = batch.weights == nullptr ? 1.0f : batch.weights[example];
       if (batch.row_weight != nullptr) {
-        piece.present = !batch.LeavesOut(example, in_example);
-        w *= piece.present ? *batch.row_weight : 0.0f;
+        left_out = batch.LeavesOut(example, in_example);
+        piece.present = !left_out;
+        w *= *batch.row_weight;
       }
       piece.scale = w * batch.scale;
       weight = double{w};
@@ -247,6 +249,12 @@ __global__ void RunLoss(RowPlan plan, Batch batch, Formula formula, double* part
     }
     const double part = formula.template Run<kUnit>(plan, piece);
     if (piece.present) sum += weight * part;
+    if (left_out && piece.doutput != nullptr) {
+      // A factor of 0 is not enough: outputs may be infinite.
+      plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
+        for (int k = 0; k < kUnit; ++k) piece.doutput[j + k] = 0;
+      });
+    }
   }
   if (SumOverGrid(sum, partials, counter)) *loss = sum / batch.terms;
 }

@@ -105,7 +105,7 @@ def _factors(mode: str, bags: Bags) -> torch.Tensor | None:
     lengths = bags.all_lengths()
     if mode == "mean":
         return (1 / lengths.to(torch.float32)).repeat_interleave(lengths)
-    weights = torch.ones(len(bags.ids)) if bags.weights is None else bags.weights.detach().to(torch.float32)
+    weights = torch.ones(len(bags.ids), dtype=torch.float32, device="cpu") if bags.weights is None else bags.weights.detach().to(torch.float32)
     return weights / _roots(weights * weights, bags).repeat_interleave(lengths)
 
 
@@ -122,14 +122,14 @@ class _Sums(torch.autograd.Function):
     def forward(ctx: Any, bags: _native.BagSums, shape: tuple[int, int], *weights: torch.Tensor) -> torch.Tensor:
         ctx.bags = bags
         ctx.shapes = [weight.shape for weight in weights]
-        sums = torch.empty(shape)
+        sums = torch.empty(shape, dtype=torch.float32, device="cpu")
         bags.sum([weight.detach().numpy() for weight in weights], sums.numpy())
         return sums
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_sums: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        gradients = [torch.zeros(shape) for shape in ctx.shapes]
+        gradients = [torch.zeros(shape, dtype=torch.float32, device="cpu") for shape in ctx.shapes]
         ctx.bags.add_gradients(of_sums.contiguous().numpy(), [gradient.numpy() for gradient in gradients])
         return None, None, *gradients
 

@@ -116,6 +116,45 @@ TEST_P(KerasHub, OutputsAndLossesOfThreeStepsAreThoseOfKerasHub) {
   }
 }
 
+TEST(KerasHubModels, TasksOnOtherBackbonesAreRefused) {
+  const auto fault = [](const char* task, const char* backbone) {
+    const std::string json =
+        absl::StrCat(R"({"class_name": ")", task, R"(", "registered_name": "keras_hub>)", task,
+                     R"(", "config": {"name": "t", "num_classes": 2, "backbone": )", backbone, "}}");
+    return std::string(Model::FromJson(json, "m").status().message());
+  };
+  EXPECT_THAT(fault("GPT2CausalLM", R"({"class_name": "GemmaBackbone", "config": {}})"),
+              HasSubstr("backbone: expected GPT2Backbone or LlamaBackbone, got \"GemmaBackbone\""));
+  EXPECT_THAT(fault("BertTextClassifier", R"({"class_name": "GPT2Backbone", "config": {}})"),
+              HasSubstr("backbone: expected BertBackbone"));
+  for (const char* config : {R"({"layers": 5})", R"("x")", R"({"layers": [5], "input_layers": [[1]]})"}) {
+    EXPECT_THAT(fault("GPT2CausalLM",
+                      absl::StrCat(R"({"class_name": "GPT2Backbone", "config": )", config, "}").c_str()),
+                HasSubstr("expected the sizes that keras_hub writes"));
+  }
+  EXPECT_THAT(
+      fault("GPT2CausalLM", R"({"class_name": "GPT2Backbone", "registered_name": "keras_hub>GPT2Backbone",
+      "config": {"vocabulary_size": 5, "num_layers": 2000000000, "num_heads": 1, "hidden_dim": 2,
+      "intermediate_dim": 2}})"),
+      HasSubstr("num_layers: 2000000000, at most 1000"));
+}
+
+// keras_hub writes only sizes of a backbone.
+TEST(KerasHubModels, TheBackboneOfBertHasTwoOutputs) {
+  const auto model =
+      Model::FromJson(R"({"module": "keras_hub.src.models.bert.bert_backbone",
+      "class_name": "BertBackbone", "registered_name": "keras_hub>BertBackbone", "config": {"name": "bert",
+      "vocabulary_size": 11, "num_layers": 1, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 8,
+      "max_sequence_length": 9, "num_segments": 2}})",
+                      "m", {.given = {{"token_ids", {5}}, {"segment_ids", {5}}, {"padding_mask", {5}}}});
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ(model->outputs().size(), 2u);
+  EXPECT_EQ(model->outputs()[0].name, "pooled_output");
+  EXPECT_EQ(model->outputs()[0].shape, Shape({6}));
+  EXPECT_EQ(model->outputs()[1].name, "sequence_output");
+  EXPECT_EQ(model->outputs()[1].shape, Shape({5, 6}));
+}
+
 INSTANTIATE_TEST_SUITE_P(, KerasHub, testing::Values("Cpu", "Cuda"),
                          [](const auto& tested) { return std::string(tested.param); });
 
@@ -174,7 +213,7 @@ TEST(HubModels, NameWhatTheirConfigLacks) {
   EXPECT_THAT(Fault(R"({"class_name": "GPT2Backbone", "config": {"vocabulary_size": 5}})"),
               HasSubstr("m: GPT2Backbone: num_layers: required"));
   EXPECT_THAT(Fault(R"({"class_name": "GPT2CausalLM", "config": {"backbone": {"class_name": "Dense"}}})"),
-              HasSubstr("m: GPT2CausalLM: backbone: required, a backbone of keras_hub, not \"Dense\""));
+              HasSubstr("m: GPT2CausalLM: backbone: expected GPT2Backbone or LlamaBackbone, got \"Dense\""));
   EXPECT_THAT(Fault(R"({"class_name": "GemmaCausalLM", "config": {}})"),
               HasSubstr("'GemmaCausalLM' models are not supported, only Sequential and Functional, and of "
                         "keras_hub BertBackbone"));

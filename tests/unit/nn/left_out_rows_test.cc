@@ -111,6 +111,12 @@ TEST(LeftOutRows, TargetsOfAnIgnoredClassAreAdmitted) {
   EXPECT_THAT(
       std::string(ParseLoss({.class_name = "mse", .config = {{"ignore_class", 1}}}).status().message()),
       HasSubstr("ignore_class 1 is not supported"));
+  for (const double value : {0.5, 1e300}) {
+    const KerasObject sparse = {.class_name = "SparseCategoricalCrossentropy",
+                                .config = {{"ignore_class", value}}};
+    EXPECT_THAT(std::string(ParseLoss(sparse).status().message()),
+                HasSubstr("expected a whole number from -2^24 to 2^24"));
+  }
 }
 
 TEST(LeftOutRows, MasksOfOtherShapesAreRefused) {

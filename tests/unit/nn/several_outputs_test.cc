@@ -209,6 +209,22 @@ TEST(SeveralOutputs, OneTensorMayBeTwoOutputs) {
   EXPECT_EQ(graph.outputs[1].name, "box_1");
 }
 
+TEST(SeveralOutputs, TheirNamesAreUnique) {
+  const Model model =
+      Read("null", R"({"a": ["box", 0, 0], "a_1": ["box", 0, 0], "b": ["kind", 0, 0]})").value();
+  EXPECT_EQ(model.outputs()[1].name, "a_1");
+  const Model repeated =
+      Model::FromJson(
+          absl::StrReplaceAll(kLayers, {{"\"kind\"", "\"box_1\""},
+                                        {"OUTPUTS", R"([["box", 0, 0], ["box", 0, 0], ["box_1", 0, 0]])"},
+                                        {"COMPILED", "null"}}),
+          "m")
+          .value();
+  EXPECT_EQ(repeated.outputs()[0].name, "box");
+  EXPECT_EQ(repeated.outputs()[1].name, "box_2");
+  EXPECT_EQ(repeated.outputs()[2].name, "box_1");
+}
+
 TEST(SeveralOutputs, FaultsNameTheOutput) {
   EXPECT_THAT(FaultOf(R"({"loss": {"kinds": "mse"}})"),
               HasSubstr("loss: 'kinds' is for no output of the model, whose outputs are 'kind', 'box'"));
@@ -221,6 +237,8 @@ TEST(SeveralOutputs, FaultsNameTheOutput) {
               HasSubstr("loss_weights: expected a list of numbers or a dictionary, got 3"));
   EXPECT_THAT(FaultOf(R"({"loss": [null, null]})"), HasSubstr("the model file names no loss"));
   EXPECT_THAT(FaultOf(R"({"loss": ["mse", "in_batch_softmax"]})"), HasSubstr("output 'box'"));
+  EXPECT_THAT(FaultOf(R"({"loss": ["mse", null], "metrics": [null, "mae"]})"),
+              HasSubstr("metrics: output 'box' has no loss"));
   EXPECT_THAT(FaultOf(R"({"loss": "mse", "metrics": {"boxes": ["mae"]}})"),
               HasSubstr("metrics: 'boxes' is for no output"));
   EXPECT_THAT(FaultOf(R"({"loss": "mse", "metrics": [["mae"], ["sparse_categorical_accuracy"]]})"),

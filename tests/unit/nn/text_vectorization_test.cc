@@ -67,7 +67,7 @@ TEST(TextVectorization, VectorsAndRaggedIdsCountAllPieces) {
   }
 }
 
-TEST(TextVectorization, WhatItCannotDoIsRefused) {
+TEST(TextVectorization, UnsupportedOptionsAreRefused) {
   EXPECT_THAT(FaultOf({{"vocabulary", {"a"}}}),
               HasSubstr("output_sequence_length: required, unless ragged is true"));
   EXPECT_THAT(FaultOf({{"output_sequence_length", 3}}),

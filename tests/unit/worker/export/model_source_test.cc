@@ -45,7 +45,7 @@ TEST(ReadModelFile, WholeHdf5ModelHasTheSettingsOfCompile) {
   EXPECT_EQ(model->inputs()[0].name, "in/image");
   EXPECT_EQ(model->nodes()[0].layer->name(), "block1/conv");
   EXPECT_EQ(model->compile_config().optimizer->class_name, "Adam");
-  EXPECT_EQ(model->compile_config().loss->config.at("from_logits"), 1);
+  EXPECT_EQ(model->compile_config().losses.at(0).loss.config.at("from_logits"), 1);
   EXPECT_EQ(model->compile_config().metrics[0].metric.class_name, "accuracy");
 }
 

@@ -77,8 +77,11 @@ TEST(Predict, ReturnsLossAndMetricsWithTargets) {
 TEST(Predict, RefusesInputsAndTargetsThatDoNotFit) {
   const nn::Model model = SmallModel();
   const data::Targets targets = {.values = {0, 0, 1}, .num_classes = 2};
-  const auto prediction =
-      Predict({.model = model, .parameters = SmallParameters(), .inputs = Countdown(4), .targets = &targets});
+  const auto prediction = Predict({.model = model,
+                                   .parameters = SmallParameters(),
+                                   .inputs = Countdown(4),
+                                   .targets = &targets,
+                                   .objective = nn::LossSpec{}});
   EXPECT_TRUE(absl::IsInvalidArgument(prediction.status()));
   EXPECT_THAT(prediction.status().message(), HasSubstr("3 labels do not match the 4 examples"));
 }
