@@ -119,9 +119,10 @@ struct DataOptions {
   // The factor for the values of the model's input `input`; NaN: the default, which depends on the type.
   float ScaleOf(size_t input) const;
 
-  // For formats whose examples have named columns (CSV, TFRecord).
-  // The outputs of the model that have targets, if it has several outputs.
+  // Arrays: the outputs of the model that have targets, in the order of their targets. Empty: the model has one output.
   std::vector<TargetPart> target_parts{};
+
+  // For formats whose examples have named columns (CSV, TFRecord).
   std::string label_column{};                  // its name, or in CSV its index; empty: see the format
   std::vector<std::string> feature_columns{};  // in the order of the inputs; empty: see the format
   // CSV: the value of an empty field; nullopt: an empty field is an error.

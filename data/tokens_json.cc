@@ -37,8 +37,6 @@ absl::StatusOr<TokensJson> ParseTokens(const json& document) {
         }
         tokens.vocabulary.push_back(entry.get<std::string>());
       }
-    } else {
-      return refuse("unknown field '", field, "'; known: dtype, vocabulary");
     }
   }
   return tokens;

@@ -176,11 +176,10 @@ struct PairDotsParams {
 };
 
 // Rotary position embeddings (Su et al., "RoFormer", 2021): at step s, the i-th frequency f rotates the elements i and
-// i + width / 2 of each vector by the angle s f, and `amplitude` multiplies them. y may be x, and dx may be dy.
+// i + width / 2 of each vector by the angle s f. y may be x, and dx may be dy.
 struct RotaryParams {
   TensorDesc input;                 // [n, steps, ..., width], row-major
   std::vector<double> frequencies;  // [width / 2]
-  float amplitude = 1;
 };
 
 enum class Pooling { kMax, kAverage };

@@ -28,8 +28,7 @@ inline std::vector<float> RotaryFactors(const RotaryParams& params) {
   for (const auto function : {+[](double x) { return std::cos(x); }, +[](double x) { return std::sin(x); }}) {
     for (int64_t step = 0; step < params.input.shape[1]; ++step) {
       for (const double frequency : params.frequencies)
-        factors.push_back(static_cast<float>(function(static_cast<double>(step) * frequency)) *
-                          params.amplitude);
+        factors.push_back(static_cast<float>(function(static_cast<double>(step) * frequency)));
     }
   }
   return factors;

@@ -31,11 +31,16 @@ namespace {
 
 using nlohmann::json;
 
+// Whether `value` can be the number of a call or of an output.
+bool IsIndex(const json& value) {
+  return value.is_number_unsigned() && value.get<uint64_t>() < uint64_t{1} << 31;
+}
+
 // Reads [layer, call, output, ...].
 std::optional<Tensor> ReadHistory(const json& value) {
   if (value.is_string()) return Tensor{value.get<std::string>()};
-  if (!value.is_array() || value.size() < 3 || !value[0].is_string() || !value[1].is_number_unsigned() ||
-      !value[2].is_number_unsigned()) {
+  if (!value.is_array() || value.size() < 3 || !value[0].is_string() || !IsIndex(value[1]) ||
+      !IsIndex(value[2])) {
     return std::nullopt;
   }
   return Tensor{value[0].get<std::string>(), value[1].get<int64_t>(), value[2].get<int64_t>()};
@@ -329,7 +334,12 @@ absl::StatusOr<ModelGraph> ReadFunctional(const json& config, std::vector<int64_
   }
   const json& outputs = reader.Raw("output_layers");
   if (outputs.is_object() && !outputs.contains("class_name")) {
-    for (const auto& [key, tensor] : outputs.items()) graph.output_keys.push_back(key);
+    for (const auto& [key, value] : outputs.items()) {
+      graph.output_keys.push_back(key);
+      std::vector<Tensor> of_key;
+      if (CollectTensors(value, CallForm::kKeras3, of_key).ok() && of_key.size() != 1)
+        reader.Fail("output_layers", absl::StrCat("'", key, "': expected one tensor, got ", of_key.size()));
+    }
   }
   if (const auto status = reader.Finish(); !status.ok()) return Annotate(status, "config");
   if (graph.inputs.empty()) return absl::InvalidArgumentError("config: input_layers: the list is empty");

@@ -128,8 +128,8 @@ class GraphCall {
     return {.layer = call.key.first, .call = call.key.second, .output = output};
   }
 
-  // Whether the functions that compute `mask` compare only what layers of the model mask, with the value that these
-  // mask.
+  // Whether `mask` is computed only by comparisons that a layer of the model makes too: of the same tensor with the
+  // layer's masked value.
   bool IsKerasMask(const Tensor& mask) const {
     std::vector<Tensor> open = {mask};
     std::set<std::string> seen;

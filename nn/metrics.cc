@@ -388,20 +388,30 @@ MetricSet::MetricSet(absl::Span<const MetricSpec> specs) {
   }
 }
 
+MetricSet::Arguments MetricSet::ArgumentsOf(const MetricSpec& spec, const BatchView& batch,
+                                            absl::Span<const float> outputs) {
+  Arguments arguments = {outputs, batch.targets, batch.weights};
+  if (spec.outputs.count > 0) {
+    arguments.outputs = ColumnsOf(outputs, batch.examples, spec.outputs, outputs_);
+    arguments.targets = ColumnsOf(batch.targets, batch.examples, spec.targets, targets_);
+  }
+  if (!spec.left_out.has_value()) return arguments;
+  return KeepRows(*spec.left_out, batch.examples, outputs, arguments);
+}
+
 void MetricSet::Update(const BatchView& batch, const BatchResult& result) {
   loss_ += result.sums;
+  Arguments arguments;
+  const MetricSpec* made_for = nullptr;  // the metric that has these arguments
   for (Entry& entry : entries_) {
     if (entry.metric == nullptr) continue;
     const MetricSpec& spec = entry.spec;
-    Arguments arguments = {result.outputs, batch.targets,
-                           spec.weighted ? batch.weights : absl::Span<const float>()};
-    if (spec.outputs.count > 0) {
-      arguments.outputs = ColumnsOf(result.outputs, batch.examples, spec.outputs, outputs_);
-      arguments.targets = ColumnsOf(batch.targets, batch.examples, spec.targets, targets_);
-    }
-    if (spec.left_out.has_value())
-      arguments = KeepRows(*spec.left_out, batch.examples, result.outputs, arguments);
-    entry.metric->Update(arguments.outputs, arguments.targets, arguments.weights);
+    const bool same = made_for != nullptr && made_for->outputs == spec.outputs &&
+                      made_for->targets == spec.targets && made_for->left_out == spec.left_out;
+    if (!same) arguments = ArgumentsOf(spec, batch, result.outputs);
+    made_for = &spec;
+    entry.metric->Update(arguments.outputs, arguments.targets,
+                         spec.weighted ? arguments.weights : absl::Span<const float>());
   }
 }
 

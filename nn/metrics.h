@@ -28,14 +28,17 @@ namespace cairn::nn {
 // Numbers of each example that belong to one output of a model; `count` 0: all of them.
 struct Columns {
   int64_t first = 0, count = 0;
+  friend bool operator==(const Columns&, const Columns&) = default;
 };
 
-// The rows of an example that the loss leaves out, and with it the metrics. These take each other row as an example.
+// Rows that the loss, and so each metric, leaves out. Each remaining row counts as one example.
 struct LeftOutRows {
   int64_t rows_per_example = 1;
   std::optional<int64_t>
       first_mask{};              // the place in its outputs of a number for each row, 0 for those left out
   std::optional<float> label{};  // the target of rows that are left out
+
+  friend bool operator==(const LeftOutRows&, const LeftOutRows&) = default;
 };
 
 struct MetricSpec {
@@ -83,7 +86,9 @@ class MetricSet {
   struct Arguments {  // of a metric
     absl::Span<const float> outputs, targets, weights;
   };
-  // Those of the rows that are not left out, in memory of this object. `all_outputs`: those of the model.
+  // Those of a metric, and of the rows of `from` that are not left out; in memory of this object, valid until the next
+  // call. `outputs` and `all_outputs`: those of the model.
+  Arguments ArgumentsOf(const MetricSpec& spec, const BatchView& batch, absl::Span<const float> outputs);
   Arguments KeepRows(const LeftOutRows& left_out, int64_t examples, absl::Span<const float> all_outputs,
                      const Arguments& from);
 

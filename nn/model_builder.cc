@@ -46,6 +46,7 @@ absl::Status CheckClass(const json& layer, const std::string& class_name) {
     return absl::InvalidArgumentError(absl::StrCat("unknown layer; supported: ", SupportedLayers()));
   return absl::OkStatus();
 }
+
 void CheckIdDtype(absl::string_view field, ConfigReader& config) {
   const json& value = config.Raw(field);
   const json policy = value.is_object() ? value.value("config", json()) : json();
@@ -115,10 +116,13 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
     return Annotate(status, absl::StrCat("layer ", position, at));
   }
 
-  json config = layer.value("config", json());
+  const json none;
+  const json& written = layer.contains("config") ? layer["config"] : none;
   // The layer itself reads the field, too: Keras writes it into the layers of a model that is frozen as a whole.
-  if (!scope.trainable && class_name != "InputLayer" && config.is_object())
-    config.emplace("trainable", false);
+  json frozen;
+  const bool freezes = !scope.trainable && class_name != "InputLayer" && written.is_object();
+  if (freezes) (frozen = written).emplace("trainable", false);
+  const json& config = freezes ? frozen : written;
   ConfigReader reader(config);
   ReadLayer read;
   read.local_name = reader.String("name", "");

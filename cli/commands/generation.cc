@@ -1,6 +1,7 @@
 #include "cli/commands/generation.h"
 
 #include <cstdio>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -61,23 +62,26 @@ absl::Status PrintGenerated(const worker::TrainedModel& trained, const worker::T
   const std::vector<std::string> vocabulary =
       trained.data.tokens ? trained.data.tokens->vocabulary : std::vector<std::string>();
   CAIRN_ASSIGN_OR_RETURN(std::vector<int64_t> prompt, PromptOf(flags, file, vocabulary));
-  // A model that is not compiled has no loss; its outputs count as logits.
-  const auto objective = worker::MakeObjective(options, trained.model);
+  // A model that is not compiled has no loss.
+  std::optional<bool> from_logits;
+  if (!options.loss.empty() || !trained.model.compile_config().losses.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(const nn::Objective objective, worker::MakeObjective(options, trained.model));
+    from_logits = objective.losses()[0].loss.from_logits;
+  }
   const auto print = [&](int64_t token) {
     const auto id = static_cast<size_t>(token);
     const std::string text = vocabulary.empty() ? absl::StrCat(token, " ") : vocabulary[id];
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  const worker::GenerationRequest request = {
-      .model = trained.model,
-      .parameters = trained.parameters,
-      .prompt = std::move(prompt),
-      .count = flags.count,
-      .vocabulary = static_cast<int64_t>(vocabulary.size()),
-      .from_logits = !objective.ok() || objective->losses()[0].loss.from_logits,
-      .sampling = flags.sampling,
-      .threads = threads};
+  const worker::GenerationRequest request = {.model = trained.model,
+                                             .parameters = trained.parameters,
+                                             .prompt = std::move(prompt),
+                                             .count = flags.count,
+                                             .vocabulary = static_cast<int64_t>(vocabulary.size()),
+                                             .from_logits = from_logits,
+                                             .sampling = flags.sampling,
+                                             .threads = threads};
   bool begun = false;
   const absl::Status status = worker::Generate(request, [&](int64_t token) {
     if (!std::exchange(begun, true)) {

@@ -1,4 +1,4 @@
-// `cairn predict --generate N`: prints the tokens by which a model of language continues a prompt.
+// `cairn predict --generate N`: prints the tokens by which a language model continues a prompt.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
@@ -60,9 +59,9 @@ std::string PathWith(absl::string_view path, absl::string_view suffix) {
   return absl::StrCat(path.substr(0, dot), "_", suffix, path.substr(dot));
 }
 
-// The file of one of several outputs: "out_box.npy" for "out.npy".
+// The file of one of several outputs: "out_box.npy" for "out.npy". Files of different outputs are different.
 std::string PathOfOutput(absl::string_view path, absl::string_view output) {
-  return PathWith(path, absl::StrReplaceAll(output, {{"/", "_"}}));
+  return PathWith(path, absl::StrReplaceAll(output, {{"%", "%25"}, {"/", "%2F"}}));
 }
 
 // The name of a class, or its index if `names` has no name for it.
@@ -219,7 +218,7 @@ class PredictCommand final : public Command {
   absl::StatusOr<data::Targets> ReadLabels(const std::vector<data::TargetPart>& parts) const {
     std::vector<std::string> paths;
     for (const data::TargetPart& part : parts) paths.push_back(PathOfOutput(labels_, part.output));
-    if (paths.empty() || std::filesystem::exists(labels_)) paths = {labels_};
+    if (paths.empty() || FileExists(labels_)) paths = {labels_};
     std::vector<data::Targets> targets;
     for (const std::string& path : paths) {
       CAIRN_ASSIGN_OR_RETURN(const data::Array array, data::ReadArrayFile(path));
@@ -371,8 +370,12 @@ class PredictCommand final : public Command {
       Shape shape = {prediction.examples};
       for (const int64_t extent : output.shape.dims()) shape.Append(extent);
       const bool one = model.outputs().size() == 1;
-      CAIRN_RETURN_IF_ERROR(data::WriteNpy(one ? output_ : PathOfOutput(output_, output.name), shape,
-                                           ValuesOf(prediction, model, output)));
+      const std::string path = one ? output_ : PathOfOutput(output_, output.name);
+      // A mask may follow the elements, and is not written.
+      const bool all = one && !output.masked;
+      CAIRN_RETURN_IF_ERROR(data::WriteNpy(path, shape,
+                                           all ? absl::MakeConstSpan(prediction.outputs)
+                                               : absl::MakeConstSpan(ValuesOf(prediction, model, output))));
     }
     return absl::OkStatus();
   }

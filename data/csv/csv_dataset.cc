@@ -1,6 +1,6 @@
 // CSV files: train.csv and test.csv or validation.csv, each optionally in pieces (train-0.csv, train-1.csv),
 // or a single file. The suffix may also be .tsv or .inter (RecBole, with columns of .user and .item: csv_join.h);
-// MovieLens' u.data has the same form, and .jsonl is read as if it had (json_lines.h).
+// MovieLens' u.data has the same form, and .jsonl files are converted to it first (json_lines.h).
 //
 // One column contains the label, the others numbers (csv_schema.h, csv_labels.h). The schema inferred from
 // the training set also applies to the validation set. All data is kept in memory.

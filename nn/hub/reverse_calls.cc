@@ -34,10 +34,10 @@ std::string ReverseLayerOf(absl::string_view layer) {
 }
 
 json TakeReverseCalls(json& layer, std::vector<SplitCall>& calls) {
+  if (layer.value("class_name", json()) != "ReversibleEmbedding") return nullptr;
   const json config = layer.value("config", json());
-  if (layer.value("class_name", json()) != "ReversibleEmbedding" || !layer.contains("inbound_nodes") ||
-      !layer["inbound_nodes"].is_array() || !config.is_object() || !config.contains("name") ||
-      !config["name"].is_string()) {
+  if (!layer.contains("inbound_nodes") || !layer["inbound_nodes"].is_array() || !config.is_object() ||
+      !config.contains("name") || !config["name"].is_string()) {
     return nullptr;
   }
   json lookups = json::array(), reversed = json::array();

@@ -36,6 +36,12 @@ absl::StatusOr<std::vector<int>> ResolveAxes(const std::vector<int64_t>& axes, c
   return resolved;
 }
 
+Shape WithLastAxis(const Shape& shape, int64_t extent) {
+  Shape changed(shape.dims().first(static_cast<size_t>(shape.rank()) - 1));
+  changed.Append(extent);
+  return changed;
+}
+
 std::vector<int> AxesLast(const std::vector<int>& axes, int rank) {
   std::vector<int> order;
   for (int axis = 0; axis < rank; ++axis) {

@@ -18,6 +18,9 @@ namespace cairn::nn {
 // order.
 absl::StatusOr<std::vector<int>> ResolveAxes(const std::vector<int64_t>& axes, const Shape& input);
 
+// `shape` with another extent of its last axis.
+Shape WithLastAxis(const Shape& shape, int64_t extent);
+
 // The order of all axes in which these are the last, and its inverse.
 std::vector<int> AxesLast(const std::vector<int>& axes, int rank);
 std::vector<int> InverseOrder(const std::vector<int>& order);

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/ops.h"
+#include "nn/layers/axes.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
 #include "nn/layers/linear_config.h"
@@ -18,7 +19,7 @@ class DenseLayer final : public Layer {
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     if (inputs[0].rank() < 1) return absl::InvalidArgumentError("input [] has no axis to work on");
-    return WithUnits(inputs[0]);
+    return WithLastAxis(inputs[0], units_);
   }
 
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
@@ -38,7 +39,7 @@ class DenseLayer final : public Layer {
                                 .use_bias = config_.use_bias,
                                 .relu = activation.is_plain_relu(),
                                 .needs_input_gradient = params.needs_input_gradients}));
-    kernels::TensorDesc output = op->output().WithShape(WithUnits(input));
+    kernels::TensorDesc output = op->output().WithShape(WithLastAxis(input, units_));
     auto linear = std::make_unique<LinearLayerOp>(std::move(op), config_.use_bias);
     return ReluFusedOp(std::make_unique<ReshapedOp>(std::move(output), std::move(linear)), activation,
                        device);
@@ -58,16 +59,11 @@ class DenseLayer final : public Layer {
       output = onnx.Add("MatMul", {x, kernel});
       if (config_.use_bias) output = onnx.Add("Add", {output, onnx.Weights(variables[1])});
     }
-    return OnnxActivation(config_.activation, onnx.FromChannelsLast(output, WithUnits(input)), onnx);
+    return OnnxActivation(config_.activation, onnx.FromChannelsLast(output, WithLastAxis(input, units_)),
+                          onnx);
   }
 
  private:
-  Shape WithUnits(const Shape& input) const {
-    Shape output(input.dims().first(input.dims().size() - 1));
-    output.Append(units_);
-    return output;
-  }
-
   const int64_t units_;
   const LinearConfig config_;
 };

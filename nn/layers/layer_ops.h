@@ -56,6 +56,28 @@ class LinearLayerOp final : public LayerOp {
   const bool use_bias_;
 };
 
+// Takes a part of the input. This is the transpose of padding the part with zeros: it does to a value what padding does to
+// a gradient, and vice versa.
+class CropOp final : public LayerOp {
+ public:
+  // `padding`: of the output.
+  CropOp(kernels::TensorDesc output, std::unique_ptr<kernels::UnaryOp> padding)
+      : output_(std::move(output)), padding_(std::move(padding)) {}
+
+  const kernels::TensorDesc& output() const override { return output_; }
+  absl::Status Forward(const ForwardArgs& args) override {
+    return padding_->Backward(nullptr, nullptr, args.inputs[0], args.output);
+  }
+  absl::Status Backward(const BackwardArgs& args) override {
+    if (args.input_gradients[0] == nullptr) return absl::OkStatus();
+    return padding_->Forward(args.output_gradient, args.input_gradients[0]);
+  }
+
+ private:
+  const kernels::TensorDesc output_;
+  const std::unique_ptr<kernels::UnaryOp> padding_;
+};
+
 // An op whose output is presented under another shape.
 class ReshapedOp final : public LayerOp {
  public:

@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
 #include "kernels/ops.h"
+#include "nn/layers/axes.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
 #include "nn/layers/table_config.h"
@@ -64,7 +65,7 @@ class ReverseEmbeddingLayer final : public Layer {
       return absl::InvalidArgumentError(absl::StrCat(
           "input ", input.ToString(), " of a reverse call has not ", config_.width, " elements, output_dim"));
     }
-    return WithLast(input, config_.rows);
+    return WithLastAxis(input, config_.rows);
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override {
     VariableSpec variable = config_.Variable();
@@ -87,7 +88,7 @@ class ReverseEmbeddingLayer final : public Layer {
       CAIRN_ASSIGN_OR_RETURN(auto linear, device.ops().MakeDense(dense));
       op = std::make_unique<LinearLayerOp>(std::move(linear), /*use_bias=*/false);
     }
-    kernels::TensorDesc output = op->output().WithShape(WithLast(input.shape, config_.rows));
+    kernels::TensorDesc output = op->output().WithShape(WithLastAxis(input.shape, config_.rows));
     return std::make_unique<ReshapedOp>(std::move(output), std::move(op));
   }
 
@@ -97,16 +98,10 @@ class ReverseEmbeddingLayer final : public Layer {
     std::string kernel = onnx.Weights(variables[0]);
     if (tied_) kernel = onnx.Add("Transpose", {kernel}, {{"perm", std::vector<int64_t>{1, 0}}});
     return onnx.FromChannelsLast(onnx.Add("MatMul", {onnx.ChannelsLast(inputs[0]), kernel}),
-                                 WithLast(onnx.ShapeOf(inputs[0]), config_.rows));
+                                 WithLastAxis(onnx.ShapeOf(inputs[0]), config_.rows));
   }
 
  private:
-  static Shape WithLast(const Shape& shape, int64_t extent) {
-    Shape changed(shape.dims().first(static_cast<size_t>(shape.rank()) - 1));
-    changed.Append(extent);
-    return changed;
-  }
-
   const TableConfig config_;
   const bool tied_;
 };

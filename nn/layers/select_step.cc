@@ -17,26 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-// Selecting a step is the transpose of padding it with zeros.
-class SelectStepOp final : public LayerOp {
- public:
-  SelectStepOp(kernels::TensorDesc output, std::unique_ptr<kernels::UnaryOp> padding)
-      : output_(std::move(output)), padding_(std::move(padding)) {}
-
-  const kernels::TensorDesc& output() const override { return output_; }
-  absl::Status Forward(const ForwardArgs& args) override {
-    return padding_->Backward(nullptr, nullptr, args.inputs[0], args.output);
-  }
-  absl::Status Backward(const BackwardArgs& args) override {
-    if (args.input_gradients[0] == nullptr) return absl::OkStatus();
-    return padding_->Forward(args.output_gradient, args.input_gradients[0]);
-  }
-
- private:
-  const kernels::TensorDesc output_;
-  const std::unique_ptr<kernels::UnaryOp> padding_;  // of the output [n, 1, 1, elements]
-};
-
 class SelectStepLayer final : public Layer {
  public:
   // `step` as in Python: negative from the end.
@@ -61,7 +41,7 @@ class SelectStepLayer final : public Layer {
     const kernels::TensorDesc step = input.WithShape({batch, 1, 1, output.num_elements() / batch});
     CAIRN_ASSIGN_OR_RETURN(auto padding, device.ops().MakeZeroPad2D(
                                              {.input = step, .top = before, .bottom = steps - before - 1}));
-    return std::make_unique<SelectStepOp>(input.WithShape(std::move(output)), std::move(padding));
+    return std::make_unique<CropOp>(input.WithShape(std::move(output)), std::move(padding));
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,

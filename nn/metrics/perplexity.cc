@@ -33,15 +33,13 @@ class Perplexity final : public Metric {
   double Crossentropy(absl::Span<const float> outputs, size_t token) const {
     if (params_.from_logits) {
       const float largest = *std::max_element(outputs.begin(), outputs.end());
-      float sum = 0;
-      for (const float logit : outputs) sum += std::exp(logit - largest);
-      return double{largest} + std::log(double{sum}) - double{outputs[token]};
+      double sum = 0;
+      for (const float logit : outputs) sum += double{std::exp(logit - largest)};
+      return double{kernels::LogitLoss(outputs[token], largest, static_cast<float>(std::log(sum)))};
     }
-    // Keras normalizes probabilities, then clips them.
     double sum = 0;
     for (const float probability : outputs) sum += double{probability};
-    const double share = double{outputs[token]} / sum, epsilon = double{kernels::kProbabilityEpsilon};
-    return -std::log(std::isnan(share) ? share : std::clamp(share, epsilon, 1 - epsilon));
+    return double{kernels::ProbabilityLoss(outputs[token], static_cast<float>(sum))};
   }
 
   const MetricParams params_;

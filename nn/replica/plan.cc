@@ -54,10 +54,8 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Obj
 }
 
 absl::Status Plan::AddLosses(const Objective& objective) {
-  std::vector<bool> trained(model_.outputs().size());
   for (size_t i = 0; i < objective.losses().size(); ++i) {
     const OutputLoss& part = objective.losses()[i];
-    trained[part.output] = true;
     kernels::LossParams params = objective.ParamsOf(i, model_, spec_.batch);
     params.mean_over = spec_.mean_over;
     CAIRN_ASSIGN_OR_RETURN(auto loss, device_.ops().MakeLoss(params));
@@ -66,16 +64,9 @@ absl::Status Plan::AddLosses(const Objective& objective) {
                        .first_output = model_.outputs()[part.output].begin,
                        .first_target = part.first_target});
   }
-  for (size_t i = 0; i < trained.size(); ++i) {
-    if (trained[i]) continue;
-    const int64_t stride = model_.output_shape().num_elements();
-    CAIRN_ASSIGN_OR_RETURN(auto loss,
-                           device_.ops().MakeLoss({.kind = kernels::LossKind::kMeanSquaredError,
-                                                   .batch = spec_.batch,
-                                                   .width = model_.outputs()[i].shape.num_elements(),
-                                                   .output_stride = stride,
-                                                   .target_stride = stride}));
-    untrained_.push_back({.loss = std::move(loss), .first_output = model_.outputs()[i].begin});
+  if (losses_.size() < model_.outputs().size()) {
+    CAIRN_ASSIGN_OR_RETURN(no_gradient_,
+                           device_.Allocate(output_floats(0), "gradient of outputs without a loss"));
   }
   several_outputs_ = objective.several_outputs();
   return absl::OkStatus();
@@ -253,16 +244,12 @@ absl::Status Plan::Penalties(Values values) {
 absl::Status Plan::Loss(const Batch& batch, bool gradient) {
   const DeviceWork work(gradient ? spec_.trace : DeviceTrace(), TraceLane::kBackward, "loss", device_);
   float* const doutputs = gradient ? output_gradient(0) : nullptr;
+  if (gradient && no_gradient_ != nullptr)
+    CAIRN_RETURN_IF_ERROR(device_.CopyOnDevice(no_gradient_->data(), doutputs, output_floats(0)));
   for (LossOfOutput& part : losses_) {
     CAIRN_RETURN_IF_ERROR(part.loss->Run(output() + part.first_output, batch.targets + part.first_target,
                                          batch.weights, &part.sums,
                                          gradient ? doutputs + part.first_output : nullptr));
-  }
-  for (LossOfOutput& part : untrained_) {
-    if (!gradient) break;
-    const float* const outputs = output() + part.first_output;
-    CAIRN_RETURN_IF_ERROR(
-        part.loss->Run(outputs, outputs, nullptr, &part.sums, doutputs + part.first_output));
   }
   return gradient && scaler_ != nullptr ? scaler_->Scale(doutputs) : absl::OkStatus();
 }

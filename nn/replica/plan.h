@@ -148,8 +148,8 @@ class Plan {
   StepGraph graph_;
   std::unique_ptr<GradientBuffers> gradients_;
   std::vector<LossOfOutput> losses_;  // empty except in the last stage
-  // The error of each output without a loss against itself, whose gradient is zero.
-  std::vector<LossOfOutput> untrained_;
+  std::unique_ptr<kernels::DeviceMemory>
+      no_gradient_;  // zeros of the outputs; null if each output has a loss
   bool several_outputs_ = false;
   std::unique_ptr<kernels::LossScaler> scaler_;  // null unless the device computes in float16
   bool finite_ = true;

@@ -23,7 +23,7 @@ Tensor Rotated(const Tensor& x, const kernels::RotaryParams& params) {
     for (int64_t i = 0; i < half; ++i) {
       const auto a = static_cast<size_t>(vector * width + i), b = a + static_cast<size_t>(half);
       const double angle = step * params.frequencies[static_cast<size_t>(i)];
-      const double cosine = params.amplitude * std::cos(angle), sine = params.amplitude * std::sin(angle);
+      const double cosine = std::cos(angle), sine = std::sin(angle);
       y.values[a] = x.values[a] * cosine - x.values[b] * sine;
       y.values[b] = x.values[b] * cosine + x.values[a] * sine;
     }
@@ -34,7 +34,7 @@ Tensor Rotated(const Tensor& x, const kernels::RotaryParams& params) {
 TEST_P(RotaryConformance, RotatesThePairsOfEachStep) {
   for (const Shape& shape : {Shape{2, 5, 3, 8}, Shape{1, 1, 2}, Shape{3, 7, 6}, Shape{2, 33, 2, 64}}) {
     SCOPED_TRACE(shape.ToString());
-    kernels::RotaryParams params = {.input = ActivationDesc(shape), .amplitude = 1.5f};
+    kernels::RotaryParams params = {.input = ActivationDesc(shape), .frequencies = {}};
     for (int64_t i = 0; i < shape[shape.rank() - 1] / 2; ++i)
       params.frequencies.push_back(std::pow(0.3, static_cast<double>(i)));
     Check(device().ops().MakeRotary(params), RandomTensor(shape, 1), kernels::Layout::kRowMajor,

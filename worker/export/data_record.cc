@@ -43,6 +43,14 @@ absl::Status CheckSameTokens(const DataRecord& trained, const DataRecord& now) {
                                                  at, " on"));
 }
 
+// A file of an earlier export would describe another model.
+absl::Status RemoveTokensJson(const std::string& directory) {
+  const std::string path = absl::StrCat(directory, "/", data::kTokensFile);
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  return error ? absl::ErrnoToStatus(error.value(), path) : absl::OkStatus();
+}
+
 }  // namespace
 
 std::string DataRecord::PreprocessingPath() const {
@@ -65,7 +73,11 @@ absl::StatusOr<DataRecord> ReadDataRecord(const std::string& path) {
 
 absl::Status WriteDataRecord(const DataRecord& record) {
   CAIRN_RETURN_IF_ERROR(data::WriteClassNames(record.directory, record.class_names));
-  if (record.tokens) CAIRN_RETURN_IF_ERROR(data::WriteTokensJson(record.directory, *record.tokens));
+  if (record.tokens) {
+    CAIRN_RETURN_IF_ERROR(data::WriteTokensJson(record.directory, *record.tokens));
+  } else {
+    CAIRN_RETURN_IF_ERROR(RemoveTokensJson(record.directory));
+  }
   if (!record.preprocessing) return absl::OkStatus();
   return WriteFileAtomically(record.PreprocessingPath(), ToText(*record.preprocessing));
 }

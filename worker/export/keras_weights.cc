@@ -115,8 +115,8 @@ WeightsPlace PlaceOf(absl::string_view path) {
   return {std::string(path), place};
 }
 
-// The names of the layers on the path of a group: tower and conv for "layers/functional/layers/conv2d". A layer of
-// keras_hub has others in its attributes: "layers/transformer_decoder/_self_attention_layer". Empty if the file lacks a
+// The names of the layers on the path of a group: tower and conv for "layers/functional/layers/conv2d". Layers
+// of keras_hub hold other layers in attributes: "layers/transformer_decoder/_self_attention_layer". Empty if the file lacks a
 // name.
 std::vector<std::string> NamesOn(const std::string& path, const Hdf5File& file) {
   std::vector<std::string> names;

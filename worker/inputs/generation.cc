@@ -38,9 +38,14 @@ absl::Status CheckGeneration(const GenerationRequest& request) {
   const int64_t rows = nn::ByteInputsOf(model)[0].table_rows;
   for (size_t i = 0; i < request.prompt.size(); ++i) {
     const int64_t token = request.prompt[i];
-    if (token >= 0 && (rows == 0 || token < rows)) continue;
-    return refuse("token ", i, " of the prompt is ", token, ", and the table of the model has ids from 0 to ",
-                  rows - 1);
+    if (token < 0 || (rows > 0 && token >= rows)) {
+      return refuse("token ", i, " of the prompt is ", token, ", and the table of the model has ",
+                    rows > 0 ? absl::StrCat("ids from 0 to ", rows - 1) : "no negative ids");
+    }
+    if (request.vocabulary > 0 && token >= request.vocabulary) {
+      return refuse("token ", i, " of the prompt is ", token, ", and the vocabulary has ids from 0 to ",
+                    request.vocabulary - 1);
+    }
   }
   if (request.vocabulary > output[1]) {
     return refuse("the vocabulary has ", request.vocabulary, " tokens, but the model's output is ",
@@ -61,6 +66,8 @@ class WindowScores {
     return scores;
   }
 
+  // Of the table that looks the tokens up; 0: there is none.
+  int64_t rows() const { return nn::ByteInputsOf(request_.model)[0].table_rows; }
   int64_t length() const { return request_.model.inputs()[0].shape[0]; }
 
   // The scores after the last of `tokens`, of which there are at most length(); valid until the next call. The rest of
@@ -97,7 +104,8 @@ class WindowScores {
 
 // INVALID_ARGUMENT if what fills up the window changes the scores.
 absl::Status CheckCausal(WindowScores& scores, absl::Span<const int64_t> tokens) {
-  if (static_cast<int64_t>(tokens.size()) >= scores.length()) return absl::OkStatus();
+  // A table of one row has no other id to fill up with.
+  if (static_cast<int64_t>(tokens.size()) >= scores.length() || scores.rows() == 1) return absl::OkStatus();
   CAIRN_ASSIGN_OR_RETURN(absl::Span<const float> first, scores.After(tokens, 0));
   const std::vector<float> with_zeros(first.begin(), first.end());
   CAIRN_ASSIGN_OR_RETURN(const absl::Span<const float> second, scores.After(tokens, 1));
@@ -111,6 +119,15 @@ absl::Status CheckCausal(WindowScores& scores, absl::Span<const int64_t> tokens)
     }
   }
   return absl::OkStatus();
+}
+
+bool AreProbabilities(absl::Span<const float> scores) {
+  double sum = 0;
+  for (const float score : scores) {
+    if (!(score >= 0)) return false;
+    sum += double{score};
+  }
+  return std::abs(sum - 1) < 1e-3;
 }
 
 }  // namespace
@@ -151,13 +168,17 @@ absl::Status Generate(const GenerationRequest& request, absl::FunctionRef<void(i
     return absl::MakeConstSpan(tokens).last(fits);
   };
   CAIRN_RETURN_IF_ERROR(CheckCausal(*scores, window()));
+  const int64_t rows = nn::ByteInputsOf(request.model)[0].table_rows;
+  int64_t drawn = request.model.outputs()[0].shape[1];  // only ids below this one
+  for (const int64_t limit : {request.vocabulary, rows}) drawn = limit > 0 ? std::min(drawn, limit) : drawn;
   Random random(request.sampling.seed, "generate");
   for (int64_t i = 0; i < request.count; ++i) {
     CAIRN_ASSIGN_OR_RETURN(const absl::Span<const float> outputs, scores->After(window(), 0));
     std::vector<float> logits(outputs.begin(), outputs.end());
-    if (request.vocabulary > 0) logits.resize(static_cast<size_t>(request.vocabulary));
+    const bool from_logits = request.from_logits.value_or(!AreProbabilities(outputs));
+    logits.resize(static_cast<size_t>(drawn));
     for (float& logit : logits) {
-      if (!request.from_logits) logit = std::log(logit);
+      if (!from_logits) logit = std::log(logit);
       if (std::isnan(logit)) return absl::InvalidArgumentError("the model's outputs are not numbers (NaN)");
     }
     tokens.push_back(DrawToken(logits, request.sampling, random));

@@ -1,8 +1,9 @@
-// Continues a sequence of tokens by a model of language: one that gives, at each position of its window, a score for
-// each token that may come next.
+// Continues a sequence of tokens by a language model: one that gives, at each position of its window, a score for each
+// token that may come next.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -30,15 +31,17 @@ struct GenerationRequest {
   std::vector<int64_t> prompt;         // at least one token
   int64_t count = 0;                   // the number of tokens to add
   int64_t vocabulary = 0;              // only ids below this are drawn; 0: all
-  bool from_logits = true;             // false: the model's outputs are probabilities
+  // false: the model's outputs are probabilities. nullopt: they are if they are at least 0 and add up to 1.
+  std::optional<bool> from_logits = true;
   SamplingOptions sampling{};
   int threads = 1;
 };
 
 // Calls `on_token` for each token that is added, as soon as it is drawn. Each is computed on the CPU from the last
 // tokens that fit the model's window, filled up on the right, so the work for a token is that of a whole window.
-// INVALID_ARGUMENT if the model has another form, if its output depends on later tokens (it is not causal), or if a
-// token of the prompt is outside its table.
+// Only ids below `vocabulary` that have a row in the model's table are drawn. INVALID_ARGUMENT if the model has another
+// form, if what fills up the window changes its output (it is not causal; checked if the prompt is shorter than the
+// window), or if a token of the prompt is no such id.
 absl::Status Generate(const GenerationRequest& request, absl::FunctionRef<void(int64_t token)> on_token);
 
 }  // namespace cairn::worker

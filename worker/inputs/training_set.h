@@ -6,7 +6,8 @@
 
 namespace cairn::worker {
 
-// Reads all targets, and a few hundred examples spread over the set.
+// Reads all targets that are in memory, and a few hundred examples with their targets, spread over the set. Differences
+// elsewhere in mapped files of tokens are not detected.
 v1::TrainingSet IdentityOf(const data::Dataset& dataset);
 
 }  // namespace cairn::worker

@@ -29,9 +29,9 @@ int64_t StepsPerEpoch(const TrainOptions& options, int64_t num_examples, int num
 // The number of batches per epoch and worker.
 int64_t BatchesPerEpoch(const TrainOptions& options, int64_t num_examples, int num_workers);
 
-// The loss: flags override the model file's compile_config. INVALID_ARGUMENT if neither of them names a loss.
+// The objective: flags override the model file's compile_config. INVALID_ARGUMENT if neither of them names a loss.
 absl::StatusOr<nn::Objective> MakeObjective(const TrainOptions& options, const nn::Model& model);
-// The metrics that are reported in addition to `loss`; may be empty.
+// The metrics that are reported in addition to the losses; may be empty.
 absl::StatusOr<std::vector<nn::MetricSpec>> MakeMetrics(const TrainOptions& options, const nn::Model& model,
                                                         const nn::Objective& objective);
 

@@ -11,8 +11,7 @@
 
 namespace cairn::nn {
 
-// The angles per step of the pairs of a vector of `width` elements, width / 2 of them.
-// Those of RotaryEmbedding. Fails `config` if `width` is odd.
+// The options of RotaryEmbedding. Frequencies(width): radians per step of each of the width / 2 pairs.
 struct RotaryConfig {
   double max_wavelength = 10000;
   double scaling_factor = 1;

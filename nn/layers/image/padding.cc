@@ -20,26 +20,6 @@ struct Border {
   int64_t before = 0, after = 0;
 };
 
-// Cropping is the transpose of padding: it does to an image what padding does to a gradient, and vice versa.
-class CropOp final : public LayerOp {
- public:
-  CropOp(kernels::TensorDesc output, std::unique_ptr<kernels::UnaryOp> padding)
-      : output_(std::move(output)), padding_(std::move(padding)) {}
-
-  const kernels::TensorDesc& output() const override { return output_; }
-  absl::Status Forward(const ForwardArgs& args) override {
-    return padding_->Backward(nullptr, nullptr, args.inputs[0], args.output);
-  }
-  absl::Status Backward(const BackwardArgs& args) override {
-    if (args.input_gradients[0] == nullptr) return absl::OkStatus();
-    return padding_->Forward(args.output_gradient, args.input_gradients[0]);
-  }
-
- private:
-  const kernels::TensorDesc output_;
-  const std::unique_ptr<kernels::UnaryOp> padding_;  // of the output
-};
-
 class FrameLayer final : public Layer {
  public:
   // `frame` has a border for each spatial axis.

@@ -43,6 +43,8 @@ TEST(DataRecord, KeepsTheVocabularyOfTokens) {
   const auto read = ReadDataRecord(dir.path());
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->tokens, record.tokens);
+  ASSERT_TRUE(WriteDataRecord({.directory = dir.path(), .preprocessing = kPlain}).ok());
+  EXPECT_FALSE(ReadDataRecord(dir.path())->tokens.has_value()) << "those of an earlier model are removed";
   DataRecord now = record;
   EXPECT_EQ(CheckSameData(*read, now), absl::OkStatus());
   now.tokens->vocabulary = {"a", "c"};

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,21 @@ TEST(Generate, OnlyTokensOfTheVocabularyAreDrawn) {
       << "3 would come after 2; of equal scores the first is taken";
 }
 
+// A model that is not compiled does not say what its outputs are.
+TEST(Generate, OutputsThatAddUpToOneAreProbabilities) {
+  const nn::Model model = NextTokens();
+  constexpr float kShares[] = {.1f, .7f, .1f, .1f, .1f, .1f, .7f, .1f,
+                               .1f, .1f, .1f, .7f, .7f, .1f, .1f, .1f};
+  GenerationRequest request = {
+      .model = model, .parameters = kShares, .prompt = {0}, .count = 30, .sampling = {.temperature = 1}};
+  const std::vector<int64_t> as_logits = Generated(request);
+  request.from_logits = false;
+  const std::vector<int64_t> as_shares = Generated(request);
+  EXPECT_NE(as_shares, as_logits);
+  request.from_logits = std::nullopt;
+  EXPECT_EQ(Generated(request), as_shares);
+}
+
 TEST(Generate, TheSameSeedDrawsTheSameTokens) {
   const nn::Model model = NextTokens();
   GenerationRequest request = {
@@ -71,6 +87,8 @@ TEST(Generate, OtherModelsAndPromptsAreRefused) {
               HasSubstr("token 1 of the prompt is 4, and the table of the model has ids from 0 to 3"));
   EXPECT_THAT(RefusalOf({.model = model, .parameters = kCycle, .prompt = {1}, .count = 1, .vocabulary = 5}),
               HasSubstr("the vocabulary has 5 tokens"));
+  EXPECT_THAT(RefusalOf({.model = model, .parameters = kCycle, .prompt = {3}, .count = 1, .vocabulary = 3}),
+              HasSubstr("token 0 of the prompt is 3, and the vocabulary has ids from 0 to 2"));
   const auto floats = nn::Model::FromJson(R"({"class_name": "Sequential", "config": {"name": "m", "layers": [
       {"class_name": "InputLayer", "config": {"batch_shape": [null, 3]}},
       {"class_name": "Dense", "config": {"name": "d", "units": 1}}]}})",
