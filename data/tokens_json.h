@@ -2,8 +2,8 @@
 //
 //   {"dtype": "uint16", "vocabulary": ["\n", " ", "a", "b"]}
 //
-// Both fields may be left out: ids are uint16 then, and have no text. Other fields are ignored. Any thread; blocks on the
-// disk.
+// Both fields may be left out: ids are uint16 then, and have no text. Other fields are ignored. Any thread; blocks on
+// the disk.
 #pragma once
 
 #include <cstdint>

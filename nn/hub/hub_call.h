@@ -18,9 +18,9 @@ struct HubCall {
   bool has(const char* tensor) const;
 };
 
-// Rewrites the calls of `layer` so that `args` has exactly the tensors. `parameters`: the arguments that may be tensors,
-// in Keras' order. A layer of a Sequential has no calls; its only tensor is the first parameter. INVALID_ARGUMENT if
-// calls have other arguments.
+// Rewrites the calls of `layer` so that `args` has exactly the tensors. `parameters`: the arguments that may be
+// tensors, in Keras' order. A layer of a Sequential has no calls; its only tensor is the first parameter.
+// INVALID_ARGUMENT if calls have other arguments.
 absl::StatusOr<HubCall> NormalizeHubCalls(std::initializer_list<const char*> parameters,
                                           nlohmann::json& layer);
 

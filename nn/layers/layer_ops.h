@@ -56,8 +56,8 @@ class LinearLayerOp final : public LayerOp {
   const bool use_bias_;
 };
 
-// Takes a part of the input. This is the transpose of padding the part with zeros: it does to a value what padding does to
-// a gradient, and vice versa.
+// Takes a part of the input. This is the transpose of padding the part with zeros: it does to a value what padding does
+// to a gradient, and vice versa.
 class CropOp final : public LayerOp {
  public:
   // `padding`: of the output.

@@ -115,9 +115,9 @@ WeightsPlace PlaceOf(absl::string_view path) {
   return {std::string(path), place};
 }
 
-// The names of the layers on the path of a group: tower and conv for "layers/functional/layers/conv2d". Layers
-// of keras_hub hold other layers in attributes: "layers/transformer_decoder/_self_attention_layer". Empty if the file lacks a
-// name.
+// The names of the layers on the path of a group: tower and conv for "layers/functional/layers/conv2d". Layers of
+// keras_hub hold other layers in attributes: "layers/transformer_decoder/_self_attention_layer". Empty if the file
+// lacks a name.
 std::vector<std::string> NamesOn(const std::string& path, const Hdf5File& file) {
   std::vector<std::string> names;
   for (size_t slash = path.find('/'); slash != std::string::npos;) {

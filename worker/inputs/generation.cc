@@ -66,7 +66,7 @@ class WindowScores {
     return scores;
   }
 
-  // Of the table that looks the tokens up; 0: there is none.
+  // The rows of the table that looks the tokens up; 0: there is none.
   int64_t rows() const { return nn::ByteInputsOf(request_.model)[0].table_rows; }
   int64_t length() const { return request_.model.inputs()[0].shape[0]; }
 

@@ -221,8 +221,8 @@ __global__ void DifferentiateQueries(AttentionParams params, AttentionInputs inp
   }
 }
 
-// The first query to visit, a multiple of kWarp. With `causal`, earlier queries do not see the key. With a mask, a query
-// may see no key and then weighs all keys equally, so all queries are visited.
+// The first query to visit, a multiple of kWarp. With `causal`, earlier queries do not see the key. With a mask, a
+// query may see no key and then weighs all keys equally, so all queries are visited.
 __device__ int64_t FirstQuery(const AttentionParams& params, const AttentionInputs& inputs, int64_t key) {
   const bool masked = inputs.query_mask != nullptr || inputs.key_mask != nullptr || inputs.mask != nullptr;
   return params.causal && !masked ? key / kWarp * kWarp : 0;

@@ -252,7 +252,7 @@ INSTANTIATE_TEST_SUITE_P(
                Graph(R"({"class_name": "Flatten", "config": {"name": "f"},
                          "inbound_nodes": [[["in", 18446744073709551615, 0, {}]]]})",
                      "f"),
-               {"does not name a tensor"}},
+               {"the number 18446744073709551615 in place of a tensor"}},
         Broken{"InputAsOneOfTwoOutputs",
                Graph(R"({"class_name": "Flatten", "config": {"name": "f"}, "inbound_nodes": [["in"]]})",
                      R"(f", 0, 0], ["in)"),
