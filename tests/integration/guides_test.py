@@ -45,6 +45,9 @@ NOT_RUN = {
     "docker ": "needs a container engine, as compose_test.py does",
     "docker-compose ": "needs a container engine, as compose_test.py does",
     "CAIRN_DATA=": "needs a container engine, as compose_test.py does",
+    "KERAS_BACKEND=tensorflow python3 tests/bench/sentiment_keras.py": "needs TensorFlow",
+    "cairn train reviews/sentiment.keras": "reads what that program writes",
+    "cairn predict out/model.safetensors new.jsonl": "the same",
     "python3 ray_train.py": "Ray is large; python.ray runs the program where it is installed",
     "kubectl ": "needs a Kubernetes cluster; deploy.manifests checks the files",
 }
