@@ -108,13 +108,14 @@ struct Conv2DTransposeParams {
   bool needs_input_gradient = true;
 };
 
-// The kernel is [inputs, units].
+// The kernel is [inputs, units] or, if it is `transposed`, [units, inputs].
 struct DenseParams {
   TensorDesc input;  // [n, inputs], row-major
   int64_t units = 0;
   bool use_bias = true;
   bool relu = false;  // fused
   bool needs_input_gradient = true;
+  bool transposed = false;
 };
 
 // Rows of a table: x contains `indices` row numbers of type `index_type`, which is an integer type or float32; the

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,11 +41,11 @@ auto Guarded(const char* what, Make make) -> absl::StatusOr<decltype(make())> {
 }
 
 // Makes a descriptor from each candidate in turn until one has a fast implementation: see onednn.h.
-template <typename Candidate, typename Make>
-auto FirstFast(const char* what, std::initializer_list<Candidate> candidates, Make make)
+template <typename Candidates, typename Make>
+auto FirstFast(const char* what, const Candidates& candidates, Make make)
     -> absl::StatusOr<decltype(make(*candidates.begin()))> {
   absl::StatusOr<decltype(make(*candidates.begin()))> best = absl::InternalError("no candidates");
-  for (const Candidate& candidate : candidates) {
+  for (const auto& candidate : candidates) {
     auto made = Guarded(what, [&] { return make(candidate); });
     if (made.ok() && !IsReference(*made)) return made;
     if (!best.ok()) best = std::move(made);
@@ -72,12 +73,11 @@ dnnl::normalization_flags Flags(const BatchNormArgs& args) {
 
 // Formats for the activations of a convolution. The first one leaves the choice to the library.
 constexpr auto kImageFormats = {Format::any, Format::nChw16c, Format::nChw8c, Format::nhwc, Format::nchw};
-// Formats for a dense kernel {units, inputs}: Keras' [inputs, units] first, unless the kernel is copied anyway.
-constexpr auto kDenseFormats = {Format::io, Format::any};
-constexpr auto kCopiedDenseFormats = {Format::any, Format::io};
 
-auto DenseFormats(const InnerProductArgs& args) {
-  return args.operands == ElementType::kFloat32 ? kDenseFormats : kCopiedDenseFormats;
+// Formats for a dense kernel {units, inputs}: the caller's first, unless the kernel is copied anyway.
+std::array<Format, 2> DenseFormats(const InnerProductArgs& args) {
+  if (args.operands == ElementType::kFloat32) return {args.kernel, Format::any};
+  return {Format::any, args.kernel};
 }
 
 }  // namespace

@@ -158,6 +158,7 @@ absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvoluti
 struct InnerProductArgs {
   int64_t batch = 0, inputs = 0, units = 0;
   bool use_bias = true;
+  Format kernel = Format::io;  // of the caller: [inputs, units], or Format::oi: [units, inputs]
   ElementType operands = ElementType::kFloat32;
 };
 absl::StatusOr<dnnl::inner_product_forward::primitive_desc> MakeInnerProductForward(

@@ -80,6 +80,9 @@ class LayerOp {
   // True if the output is the input's memory under another shape. Then Forward() and Backward() are never
   // called.
   virtual bool is_view() const { return false; }
+  // True if the output depends on the shapes of the inputs only. Then Backward() is given null for the gradient of an
+  // input that another op has written, as it would only add zeros to it.
+  virtual bool ignores_inputs() const { return false; }
   virtual absl::Status Forward(const ForwardArgs& args) = 0;
   virtual absl::Status Backward(const BackwardArgs& args) = 0;
 };

@@ -66,6 +66,7 @@ class PositionsOp final : public LayerOp {
   }
 
   const kernels::TensorDesc& output() const override { return output_; }
+  bool ignores_inputs() const override { return true; }
   absl::Status Forward(const ForwardArgs& args) override {
     return lookup_->Forward(positions_->data(), table_ == nullptr ? args.variables[0] : table_->data(),
                             nullptr, args.output);

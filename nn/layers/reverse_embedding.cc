@@ -19,40 +19,6 @@ namespace {
 
 constexpr absl::string_view kReverse = "/reverse";  // ends the name of the layer of reverse calls
 
-// y = x E^T for the table E [rows, width].
-class TiedReverseOp final : public LayerOp {
- public:
-  static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::DenseParams& dense,
-                                                         kernels::Device& device) {
-    std::unique_ptr<TiedReverseOp> made(new TiedReverseOp());
-    const int64_t width = dense.input.shape[1], rows = dense.units;
-    CAIRN_ASSIGN_OR_RETURN(made->transpose_,
-                           device.ops().MakeTranspose({.input = {.shape = {rows, width}}, .axes = {1, 0}}));
-    CAIRN_ASSIGN_OR_RETURN(made->dense_, device.ops().MakeDense(dense));
-    for (auto* memory : {&made->kernel_, &made->gradient_}) {
-      CAIRN_ASSIGN_OR_RETURN(*memory, device.Allocate(rows * width, "transposed embeddings"));
-    }
-    return made;
-  }
-
-  const kernels::TensorDesc& output() const override { return dense_->output(); }
-  absl::Status Forward(const ForwardArgs& args) override {
-    CAIRN_RETURN_IF_ERROR(transpose_->Forward(args.variables[0], kernel_->data()));
-    return dense_->Forward(args.inputs[0], kernel_->data(), nullptr, args.output);
-  }
-  absl::Status Backward(const BackwardArgs& args) override {
-    CAIRN_RETURN_IF_ERROR(dense_->Backward(args.inputs[0], kernel_->data(), args.output, args.output_gradient,
-                                           args.input_gradients[0], gradient_->data(), nullptr));
-    return transpose_->Backward(nullptr, nullptr, gradient_->data(), args.gradients[0]);
-  }
-
- private:
-  TiedReverseOp() = default;
-  std::unique_ptr<kernels::UnaryOp> transpose_;
-  std::unique_ptr<kernels::LinearOp> dense_;
-  std::unique_ptr<kernels::DeviceMemory> kernel_, gradient_;  // [width, rows]
-};
-
 class ReverseEmbeddingLayer final : public Layer {
  public:
   ReverseEmbeddingLayer(std::string name, TableConfig config, bool tied)
@@ -80,14 +46,10 @@ class ReverseEmbeddingLayer final : public Layer {
         .input = input.WithShape({input.shape.num_elements() / config_.width, config_.width}),
         .units = config_.rows,
         .use_bias = false,
-        .needs_input_gradient = params.needs_input_gradients};
-    std::unique_ptr<LayerOp> op;
-    if (tied_) {
-      CAIRN_ASSIGN_OR_RETURN(op, TiedReverseOp::Create(dense, device));
-    } else {
-      CAIRN_ASSIGN_OR_RETURN(auto linear, device.ops().MakeDense(dense));
-      op = std::make_unique<LinearLayerOp>(std::move(linear), /*use_bias=*/false);
-    }
+        .needs_input_gradient = params.needs_input_gradients,
+        .transposed = tied_};
+    CAIRN_ASSIGN_OR_RETURN(auto linear, device.ops().MakeDense(dense));
+    auto op = std::make_unique<LinearLayerOp>(std::move(linear), /*use_bias=*/false);
     kernels::TensorDesc output = op->output().WithShape(WithLastAxis(input.shape, config_.rows));
     return std::make_unique<ReshapedOp>(std::move(output), std::move(op));
   }

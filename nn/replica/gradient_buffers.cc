@@ -37,6 +37,7 @@ class Assigner {
     for (const StepGraph::Step& step : graph.steps) {
       GradientBuffers::Written& written = result_.written.emplace_back();
       written.adds.resize(step.inputs.size());
+      written.skips.resize(step.inputs.size());
       written.inputs.resize(step.inputs.size());
       written.adds_to_variable.resize(step.variables.size());
       written.variables.resize(step.variables.size());
@@ -126,7 +127,10 @@ class Assigner {
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       const StepGraph::Value& input = graph_.input_of(step, i);
       if (!input.needs_gradient) continue;
-      written.adds[i] = buffer_of(step.inputs[i]) >= 0;
+      const bool exists = buffer_of(step.inputs[i]) >= 0;
+      written.skips[i] = exists && step.op->ignores_inputs();
+      written.adds[i] = exists && !written.skips[i];
+      if (written.skips[i]) continue;
       if (written.adds[i]) {
         add(input.desc.type, input.desc.num_floats());
       } else if (step.op->is_view()) {
@@ -193,7 +197,7 @@ const GradientBuffers::Written& GradientBuffers::Bind(size_t index, Gradients gr
   Written& written = written_[index];
   float* addend = addend_ == nullptr ? nullptr : addend_->data();
   for (size_t i = 0; i < step.inputs.size(); ++i) {
-    written.inputs[i] = written.adds[i] ? addend : of(step.inputs[i]);
+    written.inputs[i] = written.skips[i] ? nullptr : written.adds[i] ? addend : of(step.inputs[i]);
     if (written.adds[i]) addend += PaddedFloats(graph_.input_of(step, i).desc.num_floats());
   }
   for (size_t i = 0; i < step.variables.size(); ++i) {

@@ -37,6 +37,8 @@ class GradientBuffers {
     // [input] True if the value's gradient already exists when this step's backward pass runs, so this step
     // adds to it.
     std::vector<bool> adds{};
+    // [input] True if the gradient by this step is zero and the value's gradient already exists: nothing is written.
+    std::vector<bool> skips{};
     // [variable of the step] True if a later step has written a gradient of the variable, so this step adds
     // to it.
     std::vector<bool> adds_to_variable{};

@@ -5,17 +5,30 @@ namespace {
 
 using reference::Tensor;
 
+// `matrix` [rows, columns] as [columns, rows].
+Tensor Transposed(const Tensor& matrix) {
+  const int64_t rows = matrix.shape[0], columns = matrix.shape[1];
+  Tensor transposed({columns, rows});
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) transposed.at(c * rows + r) = matrix.at(r * columns + c);
+  }
+  return transposed;
+}
+
 class DenseConformance : public ConformanceTest {
  protected:
-  void Check(int64_t batch, int64_t inputs, int64_t units, bool relu, bool use_bias) {
+  void Check(int64_t batch, int64_t inputs, int64_t units, bool relu, bool use_bias,
+             bool transposed = false) {
     SCOPED_TRACE(testing::Message() << "[" << batch << "," << inputs << "] -> " << units
-                                    << (relu ? " relu" : "") << (use_bias ? "" : " no bias"));
+                                    << (relu ? " relu" : "") << (use_bias ? "" : " no bias")
+                                    << (transposed ? " transposed" : ""));
     const Tensor x = RandomTensor({batch, inputs}, 1), kernel = RandomTensor({inputs, units}, 2);
     const std::vector<double> bias = use_bias ? RandomTensor({units}, 3).values : std::vector<double>();
-    auto op =
-        device().ops().MakeDense({.input = {x.shape}, .units = units, .use_bias = use_bias, .relu = relu});
+    auto op = device().ops().MakeDense(
+        {.input = {x.shape}, .units = units, .use_bias = use_bias, .relu = relu, .transposed = transposed});
     ASSERT_TRUE(op.ok()) << op.status();
-    const auto x_memory = Put(x), kernel_memory = Put(kernel), bias_memory = Put(bias);
+    const auto x_memory = Put(x), kernel_memory = Put(transposed ? Transposed(kernel) : kernel),
+               bias_memory = Put(bias);
     const auto y_memory = Poisoned(batch * units);
     ASSERT_TRUE((*op)
                     ->Forward(x_memory->data(), kernel_memory->data(),
@@ -40,7 +53,8 @@ class DenseConformance : public ConformanceTest {
     }
     const reference::Gradients expected = reference::DenseBackward(x, kernel, dy);
     ExpectNear(Get(*dx_memory, {x.shape}), expected.dx.values, units);
-    ExpectNear(Get(*dkernel_memory, {kernel.shape}), expected.dkernel.values, batch);
+    ExpectNear(Get(*dkernel_memory, {kernel.shape}),
+               (transposed ? Transposed(expected.dkernel) : expected.dkernel).values, batch);
     if (use_bias) ExpectNear(Get(*dbias_memory, {{units}}), expected.dbias, batch);
   }
 };
@@ -51,6 +65,7 @@ TEST_P(DenseConformance, SmallAndOddSizes) {
       for (int64_t units : {1, 2, 10, 17, 64}) {
         Check(batch, inputs, units, true, true);
         Check(batch, inputs, units, false, units != 17);
+        Check(batch, inputs, units, units == 17, units != 17, /*transposed=*/true);
         if (HasFatalFailure()) return;
       }
     }
@@ -59,6 +74,7 @@ TEST_P(DenseConformance, SmallAndOddSizes) {
 
 TEST_P(DenseConformance, LargeKernel) {
   Check(64, 784, 1030, true, true);
+  Check(64, 784, 1030, false, false, /*transposed=*/true);
 }
 
 TEST_P(DenseConformance, AnImageIsRefused) {

@@ -1,5 +1,4 @@
-// Dense layers by oneDNN's inner product. The kernel stays in Keras' format [inputs, units] if oneDNN has
-// fast code for it, so that a large kernel is never copied (reordering it in every step costs a third of the
+// Dense layers by oneDNN's inner product. The kernel stays in the caller's format if oneDNN has fast code for it, so that a large kernel is never copied (reordering it in every step costs a third of the
 // speed).
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
@@ -18,11 +17,14 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(onednn::Context& context, co
         absl::StrCat("a dense layer of ", params.units, " units over ", params.input.ToString(),
                      ": expected [batch, inputs], row-major, sizes of at least 1"));
   }
-  onednn::InnerProductArgs args = {
-      .batch = input_shape[0], .inputs = input_shape[1], .units = params.units, .use_bias = params.use_bias};
+  onednn::InnerProductArgs args = {.batch = input_shape[0],
+                                   .inputs = input_shape[1],
+                                   .units = params.units,
+                                   .use_bias = params.use_bias,
+                                   .kernel = params.transposed ? onednn::Format::oi : onednn::Format::io};
   const TensorDesc output = {.shape = {args.batch, args.units}};
   const Owned owned = {.source = onednn::ActivationDesc(params.input),
-                       .kernel = onednn::Describe({args.units, args.inputs}, onednn::Format::io),
+                       .kernel = onednn::Describe({args.units, args.inputs}, args.kernel),
                        .destination = onednn::ActivationDesc(output)};
   const auto make = [&](ElementType operands) -> absl::StatusOr<OnednnLinear::Passes> {
     args.operands = operands;

@@ -31,20 +31,27 @@ class CudaDense final : public LinearOp {
       CAIRN_ASSIGN_OR_RETURN(dense->kernel_, allocate(inputs * units));
       CAIRN_ASSIGN_OR_RETURN(dense->bias_, allocate(units));
     }
-    CAIRN_ASSIGN_OR_RETURN(
-        dense->forward_,
-        Matmul::Create(
-            context,
-            {.m = rows, .n = units, .k = inputs, .operands = type, .result = type, .bias = params.use_bias}));
+    CAIRN_ASSIGN_OR_RETURN(dense->forward_, Matmul::Create(context, {.m = rows,
+                                                                     .n = units,
+                                                                     .k = inputs,
+                                                                     .transpose_b = params.transposed,
+                                                                     .operands = type,
+                                                                     .result = type,
+                                                                     .bias = params.use_bias}));
+    const auto [kernel_rows, kernel_columns] =
+        params.transposed ? std::pair(units, inputs) : std::pair(inputs, units);
     CAIRN_ASSIGN_OR_RETURN(
         dense->weights_,
-        Matmul::Create(context, {.m = inputs, .n = units, .k = rows, .transpose_a = true, .operands = type}));
+        Matmul::Create(
+            context,
+            {.m = kernel_rows, .n = kernel_columns, .k = rows, .transpose_a = true, .operands = type}));
     if (params.needs_input_gradient) {
-      CAIRN_ASSIGN_OR_RETURN(
-          dense->source_,
-          Matmul::Create(
-              context,
-              {.m = rows, .n = inputs, .k = units, .transpose_b = true, .operands = type, .result = type}));
+      CAIRN_ASSIGN_OR_RETURN(dense->source_, Matmul::Create(context, {.m = rows,
+                                                                      .n = inputs,
+                                                                      .k = units,
+                                                                      .transpose_b = !params.transposed,
+                                                                      .operands = type,
+                                                                      .result = type}));
     }
     CAIRN_ASSIGN_OR_RETURN(dense->relu_bias_, ReluBias::Create(context, type, rows, units, params.relu));
     return dense;
@@ -71,7 +78,9 @@ class CudaDense final : public LinearOp {
   absl::Status Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
                         float* dkernel, float* dbias) override {
     CAIRN_RETURN_IF_ERROR(relu_bias_->Backward(y, dy, dbias));
-    CAIRN_RETURN_IF_ERROR(weights_->Run(input_->Of(x), dy, nullptr, dkernel));
+    const void* const source = input_->Of(x);
+    CAIRN_RETURN_IF_ERROR(transposed_ ? weights_->Run(dy, source, nullptr, dkernel)
+                                      : weights_->Run(source, dy, nullptr, dkernel));
     if (dx == nullptr) return absl::OkStatus();
     CAIRN_RETURN_IF_ERROR(source_->Run(dy, Kernel(kernel), nullptr, input_->GradientOf(dx)));
     return input_->ConvertGradient(dx);
@@ -82,14 +91,15 @@ class CudaDense final : public LinearOp {
       : context_(context),
         output_({.shape = {params.input.shape[0], params.units}, .type = context.compute_type()}),
         inputs_(params.input.shape[1]),
-        relu_(params.relu) {}
+        relu_(params.relu),
+        transposed_(params.transposed) {}
 
   const float* Kernel(const float* kernel) const { return kernel_ == nullptr ? kernel : kernel_->data(); }
 
   Context& context_;
   const TensorDesc output_;
   const int64_t inputs_;
-  const bool relu_;
+  const bool relu_, transposed_;
   std::optional<ConvertedInput> input_;
   std::unique_ptr<DeviceMemory> kernel_, bias_;  // converted in every step; null in float32
   std::unique_ptr<Matmul> forward_, weights_, source_;
