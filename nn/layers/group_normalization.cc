@@ -1,5 +1,4 @@
 // GroupNormalization: normalizes groups of adjacent channels of each example over all places.
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "common/core/status.h"
 #include "kernels/ops.h"
 #include "nn/layers/axes.h"
+#include "nn/layers/channel_scale.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
 #include "nn/layers/norm_weights.h"
@@ -40,57 +40,6 @@ class StandardRowsOp final : public LayerOp {
  private:
   const kernels::TensorDesc output_;
   const std::unique_ptr<kernels::LayerNorm> op_;
-};
-
-// y = gamma * x + beta for each channel, by a normalization whose mean is 0 and whose variance is 1. Variables: gamma
-// and beta, if they exist.
-class ChannelScaleOp final : public LayerOp {
- public:
-  static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::TensorDesc& rows,
-                                                         const GroupNormConfig& config,
-                                                         kernels::Device& device) {
-    const int64_t channels = rows.shape[1];
-    CAIRN_ASSIGN_OR_RETURN(
-        auto op,
-        device.ops().MakeBatchNorm(
-            {.input = rows, .epsilon = 0, .scale = config.scale, .center = config.center, .frozen = true}));
-    CAIRN_ASSIGN_OR_RETURN(auto moments, device.Allocate(2 * channels, "GroupNormalization"));
-    std::vector<float> values(static_cast<size_t>(2 * channels), 1.0f);
-    std::fill_n(values.begin(), channels, 0.0f);
-    CAIRN_RETURN_IF_ERROR(device.CopyToDevice(values.data(), moments->data(),
-                                              static_cast<int64_t>(values.size() * sizeof(float))));
-    CAIRN_RETURN_IF_ERROR(device.Synchronize());
-    return std::unique_ptr<LayerOp>(new ChannelScaleOp(config, std::move(op), std::move(moments), channels));
-  }
-
-  const kernels::TensorDesc& output() const override { return op_->output(); }
-  absl::Status Forward(const ForwardArgs& args) override {
-    return op_->Infer(args.inputs[0], scale_ ? args.variables.front() : nullptr,
-                      center_ ? args.variables.back() : nullptr, mean(), variance(), args.output);
-  }
-  absl::Status Backward(const BackwardArgs& args) override {
-    return op_->Backward(args.inputs[0], scale_ ? args.variables.front() : nullptr, mean(), variance(),
-                         args.output_gradient, args.input_gradients[0],
-                         scale_ ? args.gradients.front() : nullptr,
-                         center_ ? args.gradients.back() : nullptr);
-  }
-
- private:
-  ChannelScaleOp(const GroupNormConfig& config, std::unique_ptr<kernels::BatchNorm> op,
-                 std::unique_ptr<kernels::DeviceMemory> moments, int64_t channels)
-      : scale_(config.scale),
-        center_(config.center),
-        op_(std::move(op)),
-        moments_(std::move(moments)),
-        channels_(channels) {}
-
-  const float* mean() const { return moments_->data(); }
-  const float* variance() const { return moments_->data() + channels_; }
-
-  const bool scale_, center_;
-  const std::unique_ptr<kernels::BatchNorm> op_;
-  const std::unique_ptr<kernels::DeviceMemory> moments_;  // means of 0, then variances of 1
-  const int64_t channels_;
 };
 
 class GroupNormalizationLayer final : public Layer {
@@ -177,8 +126,11 @@ class GroupNormalizationLayer final : public Layer {
     // The places and channels of a group are adjacent for the normalization.
     CAIRN_ASSIGN_OR_RETURN(auto standard, MakeOnLastAxes(grouped, {1, 3}, 0, standardize, device));
     if (config_.variables() == 0) return std::make_unique<ReshapedOp>(input, std::move(standard));
-    CAIRN_ASSIGN_OR_RETURN(
-        auto scale, ChannelScaleOp::Create(input.WithShape({examples * places, channels}), config_, device));
+    CAIRN_ASSIGN_OR_RETURN(auto scale,
+                           MakeChannelScale({.input = input.WithShape({examples * places, channels}),
+                                             .scale = config_.scale,
+                                             .center = config_.center},
+                                            device));
     std::vector<ChainOp::Link> links;
     links.push_back({std::move(standard)});
     links.push_back({std::move(scale), config_.variables()});

@@ -73,12 +73,6 @@ ConvConfig ReadConv1DConfig(ConfigReader& config, absl::string_view kernel, kern
   return read;
 }
 
-absl::Status CheckImage(const Shape& input) {
-  if (input.rank() == 3) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("input ", input.ToString(), " is not an image [height, width, channels]"));
-}
-
 Shape BatchOfOne(const Shape& image) {
   Shape shape = {1};
   for (int64_t extent : image.dims()) shape.Append(extent);

@@ -13,6 +13,7 @@
 #include "nn/layer/config_reader.h"
 #include "nn/layer/layer.h"
 #include "nn/layers/linear_config.h"
+#include "nn/layers/spatial.h"
 
 namespace cairn::nn {
 
@@ -38,8 +39,6 @@ ConvConfig ReadConvConfig(ConfigReader& config, absl::string_view kernel = "kern
 ConvConfig ReadConv1DConfig(ConfigReader& config, absl::string_view kernel, kernels::Padding padding);
 kernels::Padding ReadPadding(ConfigReader& config);
 
-// INVALID_ARGUMENT unless the shape is [height, width, channels].
-absl::Status CheckImage(const Shape& input);
 // The shape of a batch of one image, for computing an op's output shape.
 Shape BatchOfOne(const Shape& image);
 // The inverse of BatchOfOne().
@@ -47,7 +46,7 @@ Shape WithoutBatch(const Shape& shape);
 // The output shape, without the batch, of the op that params_of(TensorDesc) describes, for this input.
 template <typename ParamsOf>
 absl::StatusOr<Shape> ImageOutputShape(const Shape& input, const ParamsOf& params_of) {
-  CAIRN_RETURN_IF_ERROR(CheckImage(input));
+  CAIRN_RETURN_IF_ERROR(CheckSpatial(input, 2));
   CAIRN_ASSIGN_OR_RETURN(const Shape output, kernels::OutputShape(params_of({.shape = BatchOfOne(input)})));
   return WithoutBatch(output);
 }
