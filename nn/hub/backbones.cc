@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "nn/hub/hub_graph.h"
+#include "nn/hub/transformer_layers.h"
 #include "nn/layer/config_reader.h"
 #include "nn/layer/dtype_policy.h"
 
@@ -142,11 +143,7 @@ absl::StatusOr<json> ExpandLlamaBackbone(const json& fields) {
                 {"layer_norm_epsilon", epsilon},
                 {"activation", "silu"},
                 {"kernel_initializer", NormalInitializer(0.02)}};
-  for (const char* const field :
-       {"rope_max_wavelength", "rope_position_scaling_factor", "rope_frequency_adjustment_factor",
-        "rope_low_freq_factor", "rope_high_freq_factor", "rope_pretraining_sequence_length"}) {
-    layer[field] = config.Raw(field);
-  }
+  CopyRotaryOptions(config, layer);
   const bool tied = config.Bool("tie_word_embeddings", false);
   CAIRN_RETURN_IF_ERROR(config.Finish());
   const std::string mask = made.Ids("padding_mask"), ids = made.Ids("token_ids");

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
@@ -54,9 +54,15 @@ std::string ClassOf(const json& object) {
   return name.is_string() ? name.get<std::string>() : "";
 }
 
-bool IsExpanded(const json& object) {
+// Replaces the config of a layer or a model of keras_hub by that which expand(config) returns, unless it has been.
+absl::Status Expand(json& object, absl::FunctionRef<absl::StatusOr<json>(const json& config)> expand) {
   const json config = object.value("config", json());
-  return config.is_object() && config.contains("layers");
+  if (config.is_object() && config.contains("layers")) return absl::OkStatus();
+  CAIRN_RETURN_IF_ERROR(CheckIsOfKeras(object));
+  CAIRN_ASSIGN_OR_RETURN(json expanded, expand(config));
+  expanded["trainable"] = config.is_object() ? config.value("trainable", json(true)) : json(true);
+  object["config"] = std::move(expanded);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -79,26 +85,14 @@ std::string HubModels() {
 
 absl::Status ExpandHubLayer(json& layer) {
   const LayerRow* const row = FindRow(kLayers, ClassOf(layer));
-  if (row == nullptr || IsExpanded(layer)) return absl::OkStatus();
-  CAIRN_RETURN_IF_ERROR(CheckIsOfKeras(layer));
-  const json config = layer.value("config", json());
-  const json trainable = config.is_object() ? config.value("trainable", json(true)) : json(true);
-  CAIRN_ASSIGN_OR_RETURN(json expanded, row->expand(layer));
-  expanded["trainable"] = trainable;
-  layer["config"] = std::move(expanded);
-  return absl::OkStatus();
+  if (row == nullptr) return absl::OkStatus();
+  return Expand(layer, [&](const json&) { return row->expand(layer); });
 }
 
 absl::Status ExpandHubModel(json& model) {
   const ModelRow* const row = FindRow(kModels, ClassOf(model));
-  if (row == nullptr || IsExpanded(model)) return absl::OkStatus();
-  CAIRN_RETURN_IF_ERROR(CheckIsOfKeras(model));
-  const json config = model.value("config", json());
-  const json trainable = config.is_object() ? config.value("trainable", json(true)) : json(true);
-  CAIRN_ASSIGN_OR_RETURN(json expanded, row->expand(config));
-  expanded["trainable"] = trainable;
-  model["config"] = std::move(expanded);
-  return absl::OkStatus();
+  if (row == nullptr) return absl::OkStatus();
+  return Expand(model, row->expand);
 }
 
 std::string HubGroup(absl::string_view layer) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nn/layers/reverse_embedding.h"
 
 namespace cairn::nn {
 namespace {
@@ -30,7 +31,7 @@ bool TakeReverse(json& call) {
 }  // namespace
 
 std::string ReverseLayerOf(absl::string_view layer) {
-  return absl::StrCat(layer, "/reverse");
+  return absl::StrCat(layer, kReverseSuffix);
 }
 
 json TakeReverseCalls(json& layer, std::vector<SplitCall>& calls) {

@@ -11,7 +11,6 @@
 #include "common/core/status.h"
 #include "nn/hub/hub_call.h"
 #include "nn/hub/hub_graph.h"
-#include "nn/layer/config_reader.h"
 #include "nn/layer/dtype_policy.h"
 
 namespace cairn::nn {
@@ -144,6 +143,14 @@ void AddInputs(const HubCall& call, HubGraph& graph) {
 
 }  // namespace
 
+void CopyRotaryOptions(ConfigReader& config, json& to) {
+  for (const char* const field :
+       {"rope_max_wavelength", "rope_position_scaling_factor", "rope_frequency_adjustment_factor",
+        "rope_low_freq_factor", "rope_high_freq_factor", "rope_pretraining_sequence_length"}) {
+    to[field] = config.Raw(field);
+  }
+}
+
 absl::StatusOr<json> ExpandTokenAndPositionEmbedding(json& layer) {
   CAIRN_RETURN_IF_ERROR(NormalizeHubCalls({"inputs"}, layer));
   const json fields = FieldOf(layer, "config");
@@ -233,11 +240,7 @@ absl::StatusOr<json> ExpandLlamaDecoder(json& layer) {
                     {"num_key_value_heads", config.PositiveInt("num_key_value_heads")},
                     {"kernel_initializer", initializer},
                     {"trainable", trainable}};
-  for (const char* const field :
-       {"rope_max_wavelength", "rope_position_scaling_factor", "rope_frequency_adjustment_factor",
-        "rope_low_freq_factor", "rope_high_freq_factor", "rope_pretraining_sequence_length"}) {
-    attention[field] = config.Raw(field);
-  }
+  CopyRotaryOptions(config, attention);
   config.Refuse("dropout", 0);
   if (width > 0 && width < heads) {
     config.Fail("num_query_heads", absl::StrCat(heads, " is more than the width of the sequence, ", width));

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "absl/status/statusor.h"
+#include "nn/layer/config_reader.h"
 
 namespace cairn::nn {
 
@@ -12,5 +13,8 @@ absl::StatusOr<nlohmann::json> ExpandTokenAndPositionEmbedding(nlohmann::json& l
 absl::StatusOr<nlohmann::json> ExpandTransformerEncoder(nlohmann::json& layer);
 absl::StatusOr<nlohmann::json> ExpandTransformerDecoder(nlohmann::json& layer);
 absl::StatusOr<nlohmann::json> ExpandLlamaDecoder(nlohmann::json& layer);
+
+// Copies the options of rotary positions, "rope_...", of a Llama model or layer to the config `to` of an inner layer.
+void CopyRotaryOptions(ConfigReader& config, nlohmann::json& to);
 
 }  // namespace cairn::nn

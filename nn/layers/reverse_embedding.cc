@@ -1,5 +1,7 @@
 // ReverseEmbedding: the reverse calls of a ReversibleEmbedding. They multiply vectors by its transposed table or, if
 // the weights are not tied, by its second variable.
+#include "nn/layers/reverse_embedding.h"
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -17,14 +19,12 @@
 namespace cairn::nn {
 namespace {
 
-constexpr absl::string_view kReverse = "/reverse";  // ends the name of the layer of reverse calls
-
 class ReverseEmbeddingLayer final : public Layer {
  public:
   ReverseEmbeddingLayer(std::string name, TableConfig config, bool tied)
       : Layer(std::move(name), "ReverseEmbedding"), config_(std::move(config)), tied_(tied) {}
 
-  absl::string_view variables_of() const override { return absl::StripSuffix(name(), kReverse); }
+  absl::string_view variables_of() const override { return absl::StripSuffix(name(), kReverseSuffix); }
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     const Shape& input = inputs[0];
     if (input.rank() < 1 || input[input.rank() - 1] != config_.width) {
@@ -75,7 +75,8 @@ std::unique_ptr<Layer> MakeReverseEmbedding(std::string name, ConfigReader& conf
   config.Refuse("reverse_dtype", "float32");
   config.RefuseUnlessNull({"logit_soft_cap"});
   config.Ignore({"mask_zero"});
-  if (!absl::EndsWith(name, kReverse)) config.Fail("name", "is not that of a reverse call");
+  if (name == kReverseSuffix || !absl::EndsWith(name, kReverseSuffix))
+    config.Fail("name", "is not that of a reverse call");
   return std::make_unique<ReverseEmbeddingLayer>(std::move(name), std::move(read),
                                                  config.Bool("tie_weights", true));
 }
