@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""How much faster a training step of an LSTM classifier (forward, backward, Adam) is here than in PyTorch.
+"""How much faster a training step of a sequence model (forward, backward, Adam) is here than in PyTorch.
 
-    tests/bench/lstm_ratio.py --torch_python VENV/bin/python [--bin build/release/bin] [--pairs 3] [--threads 1,2]
+    tests/bench/sequence_ratio.py lstm|gpt --torch_python VENV/bin/python [--bin build/release/bin] [--pairs 3]
+                                           [--threads 1,2]
 
-Two layers of 256 units over 100 steps of 128 channels, batches of 32. PyTorch runs eagerly and compiled, and the faster
-one counts. The programs run in turn, and the figure to quote is the median of the ratios, by processor time: other work
-on the machine does not count.
+lstm: a classifier of two layers of 256 units over 100 steps of 128 channels, batches of 32. gpt: 6 blocks of 6 heads and
+384 channels, 65 tokens, 10.7 million parameters, 8 windows of 256 tokens. PyTorch runs eagerly and compiled, and the
+faster one counts. The programs run in turn, and the figure to quote is the median of the ratios, by processor time:
+other work on the machine does not count.
 """
 
 import argparse
@@ -18,27 +20,52 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-STEPS, CHANNELS, UNITS, CLASSES, BATCH = 100, 128, 256, 10, 32
+STEPS, CHANNELS, UNITS, CLASSES = 100, 128, 256, 10  # of the LSTM
+TOKENS, WINDOW, WIDTH, HEADS, BLOCKS = 65, 256, 384, 6, 6  # of the GPT
+BATCH = {"lstm": 32, "gpt": 8}
 
 
-def lstm(units, **options):
-    return {"class_name": "LSTM", "config": {"units": units, **options}}
+def lstm():
+    def layer(**options):
+        return {"class_name": "LSTM", "config": {"units": UNITS, **options}}
+
+    return {"config": {"layers": [
+        layer(return_sequences=True, input_shape=[STEPS, CHANNELS]), layer(),
+        {"class_name": "Dense", "config": {"units": CLASSES}}]}}
 
 
-MODEL = {"config": {"layers": [
-    lstm(UNITS, return_sequences=True, input_shape=[STEPS, CHANNELS]), lstm(UNITS),
-    {"class_name": "Dense", "config": {"units": CLASSES}}]}}
+def gpt():
+    layers = []
+
+    def add(class_name, inputs, arguments=None, **config):
+        name = f"{class_name.lower()}_{len(layers)}"
+        tensors = [[value, 0, 0, {}] for value in inputs]
+        if arguments is not None:
+            tensors[0][3] = {name: [value, 0, 0] if isinstance(value, str) else value
+                             for name, value in arguments.items()}
+        layers.append({"class_name": class_name, "name": name, "config": {"name": name, **config},
+                       "inbound_nodes": [tensors] if tensors else []})
+        return name
+
+    tokens = add("InputLayer", [], batch_shape=[None, WINDOW], dtype="int32")
+    x = add("Embedding", [tokens], input_dim=TOKENS, output_dim=WIDTH)
+    x = add("EinsumDense", [x], equation="abc,cd->abd", output_shape=[WINDOW, WIDTH], bias_axes="bd")
+    for _ in range(BLOCKS):
+        normal = add("LayerNormalization", [x])
+        attended = add("MultiHeadAttention", [normal], {"value": normal, "use_causal_mask": True}, num_heads=HEADS,
+                       key_dim=WIDTH // HEADS)
+        x = add("Add", [x, attended])
+        hidden = add("Dense", [add("LayerNormalization", [x])], units=4 * WIDTH, activation="gelu")
+        x = add("Add", [x, add("Dense", [hidden], units=WIDTH)])
+    scores = add("Dense", [add("LayerNormalization", [x])], units=TOKENS)
+    return {"class_name": "Functional", "config": {
+        "name": "gpt", "layers": layers, "input_layers": [[tokens, 0, 0]], "output_layers": [[scores, 0, 0]]}}
 
 
-def torch_rate(threads, compiled, steps):
-    """Examples per second of processor time and of elapsed time."""
-    import time
+MODELS = {"lstm": lstm, "gpt": gpt}
 
-    import torch
 
-    torch.set_num_threads(threads)
-    torch.manual_seed(1)
-
+def torch_lstm(torch):
     class Classifier(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -48,10 +75,52 @@ def torch_rate(threads, compiled, steps):
         def forward(self, x):
             return self.dense(self.lstm(x)[0][:, -1])
 
-    model = Classifier()
+    x = torch.randn(BATCH["lstm"], STEPS, CHANNELS)
+    return Classifier(), x, torch.randint(0, CLASSES, (BATCH["lstm"],))
+
+
+def torch_gpt(torch):
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+            self.project, self.output = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+            self.perceptron = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+
+        def forward(self, x):
+            batch, steps, _ = x.shape
+            query, key, value = self.project(self.norm1(x)).view(batch, steps, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+            attended = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+            x = x + self.output(attended.transpose(1, 2).reshape(batch, steps, WIDTH))
+            return x + self.perceptron(self.norm2(x))
+
+    class Gpt(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.positions = nn.Embedding(TOKENS, WIDTH), nn.Parameter(torch.zeros(WINDOW, WIDTH))
+            self.blocks = nn.Sequential(*[Block() for _ in range(BLOCKS)])
+            self.norm, self.scores = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, TOKENS)
+
+        def forward(self, x):
+            return self.scores(self.norm(self.blocks(self.tokens(x) + self.positions))).flatten(0, 1)
+
+    x = torch.randint(0, TOKENS, (BATCH["gpt"], WINDOW))
+    return Gpt(), x, torch.randint(0, TOKENS, (BATCH["gpt"] * WINDOW,))
+
+
+def torch_rate(network, threads, compiled, steps):
+    """Prints examples per second of processor time and of elapsed time."""
+    import time
+
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+    model, x, labels = {"lstm": torch_lstm, "gpt": torch_gpt}[network](torch)
     run = torch.compile(model) if compiled else model
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    x, labels = torch.randn(BATCH, STEPS, CHANNELS), torch.randint(0, CLASSES, (BATCH,))
     loss_of = torch.nn.CrossEntropyLoss()
     times = []
     for step in range(steps + 3):
@@ -62,13 +131,13 @@ def torch_rate(threads, compiled, steps):
         if step >= 3:
             times.append((time.process_time() - begin, time.perf_counter() - began))
     processor, elapsed = (statistics.median(column) for column in zip(*times))
-    print(json.dumps({"processor": BATCH * threads / processor, "elapsed": BATCH / elapsed}))
+    print(json.dumps({"processor": BATCH[network] * threads / processor, "elapsed": BATCH[network] / elapsed}))
 
 
 def own_run(options, threads, path, steps):
     """Processor seconds of a whole run, and the examples per second of its median step."""
     command = [os.path.join(options.bin, "step_bench"), "--model", path, "--threads", str(threads), "--batch_size",
-               str(BATCH), "--steps", str(steps)]
+               str(BATCH[options.network]), "--ids", str(TOKENS), "--warm_up", "3", "--steps", str(steps)]
     before = os.times()
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=600).stdout
     after = os.times()
@@ -80,11 +149,12 @@ def own_rate(options, threads, path):
     """The difference of a long and a short run has no start in it."""
     short, _ = own_run(options, threads, path, options.steps)
     long, elapsed = own_run(options, threads, path, 3 * options.steps)
-    return {"processor": BATCH * 2 * options.steps * threads / (long - short), "elapsed": elapsed}
+    return {"processor": BATCH[options.network] * 2 * options.steps * threads / (long - short), "elapsed": elapsed}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network", choices=MODELS)
     parser.add_argument("--bin", default=os.path.join(ROOT, "build/release/bin"))
     parser.add_argument("--torch_python", default=sys.executable)
     parser.add_argument("--pairs", type=int, default=3)
@@ -93,18 +163,18 @@ def main():
     parser.add_argument("--torch", choices=["eager", "compiled"], help="only measures PyTorch in this process")
     options = parser.parse_args()
     if options.torch is not None:
-        torch_rate(int(options.threads), options.torch == "compiled", options.steps)
+        torch_rate(options.network, int(options.threads), options.torch == "compiled", options.steps)
         return
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(MODEL, file)
+        json.dump(MODELS[options.network](), file)
         file.flush()
         for threads in map(int, options.threads.split(",")):
             ratios = []
             for _ in range(options.pairs):
                 peers = {}
                 for way in ("eager", "compiled"):
-                    command = [options.torch_python, __file__, "--torch", way, "--threads", str(threads), "--steps",
-                               str(options.steps)]
+                    command = [options.torch_python, __file__, options.network, "--torch", way, "--threads",
+                               str(threads), "--steps", str(options.steps)]
                     peers[way] = json.loads(
                         subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=600).stdout)
                 own = own_rate(options, threads, file.name)

@@ -1,11 +1,11 @@
 // Images per second of training steps without servers: what a device computes alone. Two ways:
-//   step_bench --threads 2 --batch_size 64        whole calls of a replica, copies included, and Adam on the
-//   host step_bench --device /gpu:0 --resident         the step alone: everything lies on the device, and
-//   steps
-//                                                 follow each other without the host waiting in between
+//   step_bench --threads 2 --batch_size 64        whole calls of a replica, copies included, and Adam on the host
+//   step_bench --device /gpu:0 --resident         the step alone: everything is on the device, and steps follow each
+//                                                 other without the host waiting in between
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -17,6 +17,7 @@
 #include "common/core/status.h"
 #include "common/memory/aligned_buffer.h"
 #include "nn/model.h"
+#include "nn/objective.h"
 #include "nn/replica/plan.h"
 #include "nn/replica/replica.h"
 #include "optim/optimizer.h"
@@ -35,6 +36,7 @@ struct Options {
   int steps = 300;
   bool compute_only = false;
   bool click_model = false;
+  int64_t ids = 2;
   bool resident = false;
   int runs = 7;
   int warm_up = 20;
@@ -45,19 +47,23 @@ nn::LossSpec LossOf(const Options& options) {
   return {.from_logits = true};
 }
 
-// Dense inputs: zeros and dead units would flatter.
-std::vector<float> DenseInputs(int64_t count) {
+// Dense inputs: zeros and dead units would flatter. Integers are below `limit`.
+std::vector<float> DenseInputs(int64_t count, DType type, int64_t limit) {
   Random random(1, "bench/inputs");
   std::vector<float> inputs(static_cast<size_t>(count));
-  for (float& value : inputs) value = random.NextUniform();
+  for (float& value : inputs) {
+    value = random.NextUniform();
+    if (type != DType::kFloat32) value = std::floor(value * static_cast<float>(limit));
+  }
   return inputs;
 }
 
 // Every class in turn.
-std::vector<float> Labels(const nn::Model& model, int64_t examples) {
-  std::vector<float> labels(static_cast<size_t>(examples));
+std::vector<float> Labels(const nn::Model& model, const nn::LossSpec& loss, int64_t examples) {
+  std::vector<float> labels(static_cast<size_t>(examples * nn::Objective(loss).TargetsPerExample(model)));
+  const Shape& output = model.output_shape();
   for (size_t i = 0; i < labels.size(); ++i) {
-    labels[i] = static_cast<float>(i % static_cast<size_t>(model.output_shape()[0]));
+    labels[i] = static_cast<float>(i % static_cast<size_t>(output[output.rank() - 1]));
   }
   return labels;
 }
@@ -88,11 +94,14 @@ absl::Status MeasureCalls(const Options& options, const nn::Model& model, kernel
   AlignedBuffer gradients(model.num_parameters()), m(model.num_parameters()), v(model.num_parameters());
   const optim::Slot slots[] = {optim::InPlace(m.data()), optim::InPlace(v.data())};
   CAIRN_ASSIGN_OR_RETURN(const auto adam, optim::MakeOptimizer({.name = "Adam", .hyperparameters = {}}));
-  const std::vector<float> inputs = DenseInputs(options.batch_size * model.input_shape().num_elements());
+  const DType type = model.inputs()[0].dtype;
+  const std::vector<float> inputs =
+      DenseInputs(options.batch_size * model.input_shape().num_elements(), type, options.ids);
   const ModelInputs several(model, options.batch_size, inputs);
-  const TensorViews inputs_of_batch =
-      model.inputs().size() == 1 ? FloatRows(options.batch_size, inputs) : several.views();
-  const std::vector<float> labels = Labels(model, options.batch_size);
+  const TensorViews inputs_of_batch = model.inputs().size() == 1 && type == DType::kFloat32
+                                          ? FloatRows(options.batch_size, inputs)
+                                          : several.views();
+  const std::vector<float> labels = Labels(model, LossOf(options), options.batch_size);
   const nn::BatchView batch = {.examples = options.batch_size, .inputs = inputs_of_batch, .targets = labels};
   if (!device.host_memory_is_device_memory()) {
     const absl::Span<const float> reused[] = {parameters, gradients.span(), inputs, labels};
@@ -133,12 +142,14 @@ absl::Status MeasureResident(const Options& options, const nn::Model& model, ker
                          nn::Plan::Create(model, LossOf(options), device, options.batch_size));
   CAIRN_ASSIGN_OR_RETURN(const auto parameters, Put(device, model.InitialParameters(1)));
   CAIRN_ASSIGN_OR_RETURN(const auto gradients, device.Allocate(model.num_parameters(), "step_bench"));
-  CAIRN_ASSIGN_OR_RETURN(const auto labels, Put(device, Labels(model, options.batch_size)));
+  CAIRN_ASSIGN_OR_RETURN(const auto labels, Put(device, Labels(model, LossOf(options), options.batch_size)));
   std::vector<std::unique_ptr<kernels::DeviceMemory>> inputs;
   std::vector<const float*> input_pointers;
   for (const nn::ModelInput& input : model.inputs()) {
-    CAIRN_ASSIGN_OR_RETURN(auto memory,
-                           Put(device, DenseInputs(options.batch_size * input.shape.num_elements())));
+    if (input.dtype != DType::kFloat32) return absl::UnimplementedError("--resident: integer inputs");
+    CAIRN_ASSIGN_OR_RETURN(
+        auto memory,
+        Put(device, DenseInputs(options.batch_size * input.shape.num_elements(), input.dtype, options.ids)));
     input_pointers.push_back(memory->data());
     inputs.push_back(std::move(memory));
   }
@@ -205,6 +216,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--compute_only", options.compute_only, "Without Adam");
   app.add_flag("--click_model", options.click_model, "The output is the probability of one class");
+  app.add_option("--ids", options.ids, "Integer inputs are drawn below this")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_flag("--resident", options.resident, "Without Adam and without copies from and to the host");
   app.add_option("--runs", options.runs, "With --resident: how often --steps steps are timed")
       ->check(CLI::PositiveNumber)
