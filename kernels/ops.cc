@@ -1,10 +1,19 @@
 #include "kernels/ops.h"
 
+#include <cmath>
+
 namespace cairn::kernels {
 
 bool ActivationParams::is_plain_relu() const {
   return kind == Activation::kRelu && slope == 0 && threshold == 0 &&
          limit == std::numeric_limits<float>::infinity();
+}
+
+bool ActivationParams::has_gradient_of_output() const {
+  constexpr float kExact =
+      256;  // whole numbers up to this are exact in 16 bits, so the output is not below the limit
+  const bool exact_limit = limit > 0 && limit <= kExact && limit == std::floor(limit);
+  return is_plain_relu() || (kind == Activation::kRelu && slope == 0 && threshold == 0 && exact_limit);
 }
 
 bool ActivationParams::keeps_zero() const {

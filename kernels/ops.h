@@ -51,6 +51,8 @@ struct ActivationParams {
 
   // Whether this is max(x, 0), which convolutions and dense layers can fuse.
   bool is_plain_relu() const;
+  // Whether Backward() gives the same gradient for f(x) as for x, in any type of element.
+  bool has_gradient_of_output() const;
   // Whether f(0) = 0, so that padding channels stay 0.
   bool keeps_zero() const;
 };

@@ -53,6 +53,11 @@ struct VariableSpec {
   std::optional<float> moving_average_momentum{};
 };
 
+// Which values of the forward pass the backward pass of an op reads: its inputs, and its output.
+struct BackwardReads {
+  bool inputs = true, output = true;
+};
+
 // A layer on a device, for one batch size. All pointers are device memory and borrowed for the call.
 // Variables are row-major, in the order of Layer::Variables().
 class LayerOp {
@@ -80,6 +85,10 @@ class LayerOp {
   // True if the output is the input's memory under another shape. Then Forward() and Backward() are never
   // called.
   virtual bool is_view() const { return false; }
+  // What Backward() reads. Memory of values that no backward pass reads is used again during the forward pass.
+  virtual BackwardReads backward_reads() const { return {}; }
+  // True if Forward() may write over its only input.
+  virtual bool forwards_in_place() const { return false; }
   // True if the output depends on the shapes of the inputs only. Then Backward() is given null for the gradient of an
   // input that another op has written, as it would only add zeros to it.
   virtual bool ignores_inputs() const { return false; }

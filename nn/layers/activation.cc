@@ -55,6 +55,23 @@ const json& NameOf(const json& value) {
   return value["class_name"] == *kFunction ? value["config"] : value;
 }
 
+// An element-wise function whose gradient is that of its output, so that the output may take the place of the input.
+class InPlaceOp final : public LayerOp {
+ public:
+  explicit InPlaceOp(std::unique_ptr<kernels::UnaryOp> op) : op_(std::move(op)) {}
+  const kernels::TensorDesc& output() const override { return op_->output(); }
+  BackwardReads backward_reads() const override { return {.inputs = false}; }
+  bool forwards_in_place() const override { return true; }
+  absl::Status Forward(const ForwardArgs& args) override { return op_->Forward(args.inputs[0], args.output); }
+  absl::Status Backward(const BackwardArgs& args) override {
+    if (args.input_gradients[0] == nullptr) return absl::OkStatus();
+    return op_->Backward(args.output, args.output, args.output_gradient, args.input_gradients[0]);
+  }
+
+ private:
+  const std::unique_ptr<kernels::UnaryOp> op_;
+};
+
 }  // namespace
 
 ActivationSpec ReadActivation(absl::string_view field, ConfigReader& config) {
@@ -82,7 +99,11 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeActivationOp(const kernels::TensorD
   auto op = activation.softmax ? device.ops().MakeSoftmax(input)
                                : device.ops().MakeActivation(input, activation.function);
   CAIRN_RETURN_IF_ERROR(op);
-  return std::make_unique<UnaryLayerOp>(*std::move(op));
+  if (!activation.softmax && activation.function.has_gradient_of_output()) {
+    return std::make_unique<InPlaceOp>(*std::move(op));
+  }
+  return std::make_unique<UnaryLayerOp>(
+      *std::move(op), BackwardReads{.inputs = !activation.softmax, .output = activation.softmax});
 }
 
 namespace {

@@ -68,9 +68,9 @@ absl::StatusOr<std::unique_ptr<LayerOp>> MakeOnLastAxes(
   CAIRN_ASSIGN_OR_RETURN(auto after,
                          device.ops().MakeTranspose({.input = op->output(), .axes = InverseOrder(order)}));
   std::vector<ChainOp::Link> links;
-  links.push_back({std::make_unique<UnaryLayerOp>(std::move(before))});
+  links.push_back({std::make_unique<UnaryLayerOp>(std::move(before), kReadsNothing)});
   links.push_back({std::move(op), variables});
-  links.push_back({std::make_unique<UnaryLayerOp>(std::move(after))});
+  links.push_back({std::make_unique<UnaryLayerOp>(std::move(after), kReadsNothing)});
   return ChainOp::Create(std::move(links), device);
 }
 

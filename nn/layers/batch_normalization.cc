@@ -39,6 +39,7 @@ class BatchNormOp final : public LayerOp {
         device_(device) {}
 
   const kernels::TensorDesc& output() const override { return op_->output(); }
+  BackwardReads backward_reads() const override { return {.output = false}; }
 
   absl::Status Forward(const ForwardArgs& args) override {
     const float* gamma = config_.scale ? args.variables[0] : nullptr;

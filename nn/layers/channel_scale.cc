@@ -36,6 +36,7 @@ class ChannelScaleOp final : public LayerOp {
   }
 
   const kernels::TensorDesc& output() const override { return op_->output(); }
+  BackwardReads backward_reads() const override { return {.output = false}; }
   absl::Status Forward(const ForwardArgs& args) override {
     return op_->Infer(args.inputs[0], scale_ ? args.variables.front() : nullptr,
                       center_ ? args.variables.back() : nullptr, mean(), variance(), args.output);

@@ -40,7 +40,8 @@ class DenseLayer final : public Layer {
                                 .relu = activation.is_plain_relu(),
                                 .needs_input_gradient = params.needs_input_gradients}));
     kernels::TensorDesc output = op->output().WithShape(WithLastAxis(input, units_));
-    auto linear = std::make_unique<LinearLayerOp>(std::move(op), config_.use_bias);
+    auto linear =
+        std::make_unique<LinearLayerOp>(std::move(op), config_.use_bias, activation.is_plain_relu());
     return ReluFusedOp(std::make_unique<ReshapedOp>(std::move(output), std::move(linear)), activation,
                        device);
   }

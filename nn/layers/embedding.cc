@@ -49,8 +49,8 @@ class EmbeddingLayer final : public Layer {
                                                        .what = absl::StrCat("layer '", name(), "'")}));
     output.Append(config_.width);
     kernels::TensorDesc desc = op->output().WithShape(std::move(output));
-    return std::make_unique<ReshapedOp>(std::move(desc),
-                                        std::make_unique<LinearLayerOp>(std::move(op), /*use_bias=*/false));
+    return std::make_unique<ReshapedOp>(
+        std::move(desc), std::make_unique<LinearLayerOp>(std::move(op), /*use_bias=*/false, /*fused=*/false));
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,

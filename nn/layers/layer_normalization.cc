@@ -27,6 +27,7 @@ class LayerNormOp final : public LayerOp {
       : output_(std::move(output)), scale_(scale), center_(center), op_(std::move(op)) {}
 
   const kernels::TensorDesc& output() const override { return output_; }
+  BackwardReads backward_reads() const override { return {.output = false}; }
   absl::Status Forward(const ForwardArgs& args) override {
     return op_->Forward(args.inputs[0], scale_ ? args.variables.front() : nullptr,
                         center_ ? args.variables.back() : nullptr, args.output);

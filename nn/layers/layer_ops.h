@@ -24,10 +24,15 @@ class ViewOp final : public LayerOp {
   const kernels::TensorDesc output_;
 };
 
+// For ops whose backward passes read gradients only, as those of sums and of copies do.
+inline constexpr BackwardReads kReadsNothing = {.inputs = false, .output = false};
+
 class UnaryLayerOp final : public LayerOp {
  public:
-  explicit UnaryLayerOp(std::unique_ptr<kernels::UnaryOp> op) : op_(std::move(op)) {}
+  explicit UnaryLayerOp(std::unique_ptr<kernels::UnaryOp> op, BackwardReads reads = {})
+      : op_(std::move(op)), reads_(reads) {}
   const kernels::TensorDesc& output() const override { return op_->output(); }
+  BackwardReads backward_reads() const override { return reads_; }
   absl::Status Forward(const ForwardArgs& args) override { return op_->Forward(args.inputs[0], args.output); }
   absl::Status Backward(const BackwardArgs& args) override {
     if (args.input_gradients[0] == nullptr) return absl::OkStatus();
@@ -36,15 +41,18 @@ class UnaryLayerOp final : public LayerOp {
 
  private:
   const std::unique_ptr<kernels::UnaryOp> op_;
+  const BackwardReads reads_;
 };
 
 // Variables: the kernel, and the bias if there is one.
 class LinearLayerOp final : public LayerOp {
  public:
-  LinearLayerOp(std::unique_ptr<kernels::LinearOp> op, bool use_bias)
-      : op_(std::move(op)), use_bias_(use_bias) {}
+  // `fused`: `op` has a relu or pooling.
+  LinearLayerOp(std::unique_ptr<kernels::LinearOp> op, bool use_bias, bool fused = true)
+      : op_(std::move(op)), use_bias_(use_bias), fused_(fused) {}
 
   const kernels::TensorDesc& output() const override { return op_->output(); }
+  BackwardReads backward_reads() const override { return {.output = fused_}; }
   absl::Status Forward(const ForwardArgs& args) override {
     return op_->Forward(args.inputs[0], args.variables[0], use_bias_ ? args.variables[1] : nullptr,
                         args.output);
@@ -53,7 +61,7 @@ class LinearLayerOp final : public LayerOp {
 
  private:
   const std::unique_ptr<kernels::LinearOp> op_;
-  const bool use_bias_;
+  const bool use_bias_, fused_;
 };
 
 // Takes a part of the input. This is the transpose of padding the part with zeros: it does to a value what padding does
@@ -65,6 +73,7 @@ class CropOp final : public LayerOp {
       : output_(std::move(output)), padding_(std::move(padding)) {}
 
   const kernels::TensorDesc& output() const override { return output_; }
+  BackwardReads backward_reads() const override { return kReadsNothing; }
   absl::Status Forward(const ForwardArgs& args) override {
     return padding_->Backward(nullptr, nullptr, args.inputs[0], args.output);
   }
@@ -84,6 +93,9 @@ class ReshapedOp final : public LayerOp {
   ReshapedOp(kernels::TensorDesc output, std::unique_ptr<LayerOp> op)
       : output_(std::move(output)), op_(std::move(op)) {}
   const kernels::TensorDesc& output() const override { return output_; }
+  BackwardReads backward_reads() const override { return op_->backward_reads(); }
+  bool forwards_in_place() const override { return op_->forwards_in_place(); }
+  bool ignores_inputs() const override { return op_->ignores_inputs(); }
   absl::Status Forward(const ForwardArgs& args) override { return op_->Forward(args); }
   absl::Status Backward(const BackwardArgs& args) override { return op_->Backward(args); }
 
@@ -94,8 +106,10 @@ class ReshapedOp final : public LayerOp {
 
 class NaryLayerOp final : public LayerOp {
  public:
-  explicit NaryLayerOp(std::unique_ptr<kernels::NaryOp> op) : op_(std::move(op)) {}
+  explicit NaryLayerOp(std::unique_ptr<kernels::NaryOp> op, bool reads_inputs = true)
+      : op_(std::move(op)), reads_inputs_(reads_inputs) {}
   const kernels::TensorDesc& output() const override { return op_->output(); }
+  BackwardReads backward_reads() const override { return {.inputs = reads_inputs_, .output = false}; }
   absl::Status Forward(const ForwardArgs& args) override { return op_->Forward(args.inputs, args.output); }
   absl::Status Backward(const BackwardArgs& args) override {
     return op_->Backward(args.inputs, args.output_gradient, args.input_gradients);
@@ -103,6 +117,7 @@ class NaryLayerOp final : public LayerOp {
 
  private:
   const std::unique_ptr<kernels::NaryOp> op_;
+  const bool reads_inputs_;
 };
 
 // Converts its input to row-major float32, and converts the gradient back.
@@ -115,6 +130,7 @@ class ReorderOp final : public LayerOp {
       : output_(std::move(output)), forward_(std::move(forward)), backward_(std::move(backward)) {}
 
   const kernels::TensorDesc& output() const override { return output_; }
+  BackwardReads backward_reads() const override { return kReadsNothing; }
   absl::Status Forward(const ForwardArgs& args) override {
     return forward_->Run(args.inputs[0], args.output);
   }
@@ -135,6 +151,7 @@ class DropoutOp final : public LayerOp {
       : output_(std::move(output)), op_(std::move(op)), device_(device) {}
 
   const kernels::TensorDesc& output() const override { return output_; }
+  BackwardReads backward_reads() const override { return kReadsNothing; }
   absl::Status Forward(const ForwardArgs& args) override {
     if (args.training) return op_->Forward(args.inputs[0], args.output);
     return device_.CopyOnDevice(args.inputs[0], args.output, output_.num_floats());
@@ -164,6 +181,10 @@ class ChainOp final : public LayerOp {
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(std::vector<Link> links, kernels::Device& device);
 
   const kernels::TensorDesc& output() const override { return links_.back().op->output(); }
+  BackwardReads backward_reads() const override {
+    return {.inputs = links_.front().op->backward_reads().inputs,
+            .output = links_.back().op->backward_reads().output};
+  }
   absl::Status Forward(const ForwardArgs& args) override;
   absl::Status Backward(const BackwardArgs& args) override;
 

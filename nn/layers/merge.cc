@@ -88,7 +88,7 @@ class MergeLayer final : public Layer {
                              : device.ops().MakeMultiply(params.inputs[0], inputs);
     }
     CAIRN_RETURN_IF_ERROR(op);
-    return std::make_unique<NaryLayerOp>(*std::move(op));
+    return std::make_unique<NaryLayerOp>(*std::move(op), /*reads_inputs=*/row_.kind != kAdd);
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
@@ -176,7 +176,7 @@ class ConcatenateLayer final : public Layer {
                                                   kernels::Device& device) const override {
     const auto axis = static_cast<int>(AxisOf(params.inputs[0].shape.rank()));
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConcatenate(params.inputs, axis));
-    return std::make_unique<NaryLayerOp>(std::move(op));
+    return std::make_unique<NaryLayerOp>(std::move(op), /*reads_inputs=*/false);
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,

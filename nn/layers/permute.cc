@@ -38,7 +38,7 @@ class PermuteLayer final : public Layer {
     kernels::TransposeParams transpose = {.input = params.inputs[0], .axes = {0}};
     for (const int64_t axis : axes_) transpose.axes.push_back(static_cast<int>(axis));
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeTranspose(transpose));
-    return std::make_unique<UnaryLayerOp>(std::move(op));
+    return std::make_unique<UnaryLayerOp>(std::move(op), kReadsNothing);
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
@@ -75,7 +75,7 @@ class RepeatVectorLayer final : public Layer {
         auto op,
         device.ops().MakeUpsample2D({.input = input.WithShape({examples, 1, 1, width}), .height = count_}));
     return std::make_unique<ReshapedOp>(input.WithShape({examples, count_, width}),
-                                        std::make_unique<UnaryLayerOp>(std::move(op)));
+                                        std::make_unique<UnaryLayerOp>(std::move(op), kReadsNothing));
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,

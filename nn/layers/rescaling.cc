@@ -35,7 +35,7 @@ class RescalingLayer final : public Layer {
                                                   kernels::Device& device) const override {
     CAIRN_ASSIGN_OR_RETURN(
         auto op, device.ops().MakeAffine({.input = params.inputs[0], .scale = scale_, .offset = offset_}));
-    return std::make_unique<UnaryLayerOp>(std::move(op));
+    return std::make_unique<UnaryLayerOp>(std::move(op), kReadsNothing);
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,

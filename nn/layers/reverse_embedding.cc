@@ -49,7 +49,7 @@ class ReverseEmbeddingLayer final : public Layer {
         .needs_input_gradient = params.needs_input_gradients,
         .transposed = tied_};
     CAIRN_ASSIGN_OR_RETURN(auto linear, device.ops().MakeDense(dense));
-    auto op = std::make_unique<LinearLayerOp>(std::move(linear), /*use_bias=*/false);
+    auto op = std::make_unique<LinearLayerOp>(std::move(linear), /*use_bias=*/false, /*fused=*/false);
     kernels::TensorDesc output = op->output().WithShape(WithLastAxis(input.shape, config_.rows));
     return std::make_unique<ReshapedOp>(std::move(output), std::move(op));
   }

@@ -145,7 +145,7 @@ absl::Status Plan::Forward(Values values, absl::Span<const float* const> inputs,
     const DeviceWork work(trace, TraceLane::kForward, step.name(), device_);
     const absl::Status status = step.op->Forward({.inputs = step.input_pointers,
                                                   .variables = step.variable_pointers,
-                                                  .output = output.memory->data(),
+                                                  .output = output.memory,
                                                   .training = training});
     if (!status.ok()) return Annotate(status, step.what);
   }
@@ -222,8 +222,13 @@ absl::Status Plan::Regularize(int variable, const float* value, float* gradient)
 absl::StatusOr<std::string> Plan::FirstNonFiniteStep() {
   std::vector<uint32_t> copy;
   for (const StepGraph::Step& step : graph_.steps) {
+    if (step.op->is_view()) continue;
     const StepGraph::Value& output = graph_.output_of(step);
-    if (output.memory == nullptr) continue;  // a view
+    // Runs again, because later steps may have written over its output.
+    CAIRN_RETURN_IF_ERROR(step.op->Forward({.inputs = step.input_pointers,
+                                            .variables = step.variable_pointers,
+                                            .output = output.memory,
+                                            .training = true}));
     copy.resize(static_cast<size_t>(output.desc.num_floats()));
     CAIRN_RETURN_IF_ERROR(
         device_.CopyToHost(output.data, copy.data(), output.desc.num_floats() * int64_t{sizeof(float)}));

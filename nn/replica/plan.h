@@ -102,8 +102,9 @@ class Plan {
     return finite_ && std::all_of(input_scalers_.begin(), input_scalers_.end(),
                                   [](const InputScaler& input) { return input.finite; });
   }
-  // "layer 'dense'": the first step whose output is not finite after the last Forward(); empty if all outputs
-  // are finite. Copies outputs in device memory to the host.
+  // "layer 'dense'": the first step whose output is not finite in the last Forward(), which was a training step; empty
+  // if all outputs are finite. Runs that pass again, so its values and inputs must still exist, and the device must
+  // draw the same random numbers. Copies outputs in device memory to the host.
   absl::StatusOr<std::string> FirstNonFiniteStep();
   // Valid after the device's next Synchronize(). `sums` does not include the regularizers' share of the mean
   // loss.

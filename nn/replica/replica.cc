@@ -84,6 +84,8 @@ class DeviceReplica final : public Replica {
     if (batch.examples == 0) return NoExamples(gradients, on_gradient);
     CAIRN_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch));
     last_ = prepared;
+    last_seed_ = batch.seed;
+    last_first_example_ = batch.first_example;
     // One range for the device's profiler. From the second step on, the step's work is a recording, so it
     // contains no smaller ranges (see Record()).
     const DeviceWork step({}, TraceLane::kStep, "step", device_);
@@ -146,7 +148,8 @@ class DeviceReplica final : public Replica {
   }
 
   std::string FirstNonFiniteLayer() override {
-    return last_ == nullptr ? "" : last_->plan->FirstNonFiniteStep().value_or("");
+    if (last_ == nullptr || !device_.SeedRandom(last_seed_, last_first_example_).ok()) return "";
+    return last_->plan->FirstNonFiniteStep().value_or("");
   }
 
   absl::Status Pin(absl::Span<const float> host) override {
@@ -440,7 +443,10 @@ class DeviceReplica final : public Replica {
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
   // The forward pass whose activations are in the plan for its batch size.
   std::optional<Forwarded> ahead_;
-  Prepared* last_ = nullptr;  // used by the last ForwardBackward()
+  // Of the last ForwardBackward().
+  Prepared* last_ = nullptr;
+  uint64_t last_seed_ = 0;
+  int64_t last_first_example_ = 0;
   std::vector<std::pair<absl::Span<const float>, std::unique_ptr<kernels::PinnedMemory>>> pinned_;
 };
 

@@ -75,7 +75,8 @@ class Replica {
   virtual bool pins() const = 0;
 
   // "layer 'dense_2'": the first layer, in the order of the forward pass, whose output in the last
-  // ForwardBackward() is not finite. Empty if there is none, or if it is not known. Reads all activations.
+  // ForwardBackward() is not finite. Empty if there is none, or if it is not known. Runs the forward pass again, so the
+  // arguments of that call must still exist.
   virtual std::string FirstNonFiniteLayer() { return ""; }
 
   // Computes loss and outputs without gradients.

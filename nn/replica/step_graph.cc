@@ -8,6 +8,7 @@
 #include "common/core/status.h"
 #include "common/memory/memory_size.h"
 #include "nn/layers/layer_ops.h"
+#include "nn/replica/activation_buffers.h"
 
 namespace cairn::nn {
 namespace {
@@ -53,6 +54,7 @@ class Builder {
       }
       CAIRN_ASSIGN_OR_RETURN(graph_.outputs.emplace_back(), Plain(ValueOf(output)));
     }
+    CAIRN_RETURN_IF_ERROR(AllocateOutputs(graph_, device_));
     return std::move(graph_);
   }
 
@@ -188,11 +190,6 @@ class Builder {
                               std::vector<int> variables) {
     Value made = {.desc = op->output(), .needs_gradient = !variables.empty()};
     for (const int input : inputs) made.needs_gradient |= value(input).needs_gradient;
-    if (!op->is_view()) {
-      CAIRN_ASSIGN_OR_RETURN(made.memory,
-                             device_.Allocate(made.desc.num_floats(), absl::StrCat(what, ": output")));
-      made.data = made.memory->data();
-    }
     const char* const kept = recorder_ == nullptr ? nullptr : recorder_->Keep(what);
     StepGraph::Step step = {.what = std::move(what),
                             .kept = kept,

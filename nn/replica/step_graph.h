@@ -1,5 +1,5 @@
 // The steps of a model, or of one of its pipeline stages, for one batch size on one device: an op for each
-// layer, a reorder where a layer needs row-major input, and memory for every output.
+// layer, a reorder where a layer needs row-major input, and memory for the outputs.
 //
 // BuildStepGraph() makes it once; a Plan owns it and sets the addresses in it at each run. Used by the plan's
 // thread.
@@ -23,8 +23,9 @@ struct StepGraph {
   // An activation, or an input. Views share the value of their input.
   struct Value {
     kernels::TensorDesc desc;
-    std::unique_ptr<kernels::DeviceMemory> memory{};  // null for an input
-    const float* data = nullptr;                      // for an input, set at each run
+    float* memory =
+        nullptr;  // in a buffer that may serve several values in turn; null for an input or a view
+    const float* data = nullptr;  // for an input or a view, set at each run
     // True if it depends on a variable, or on an input of the model that needs a gradient.
     bool needs_gradient = false;
     bool ragged = false;  // a ragged input of the model
@@ -50,7 +51,8 @@ struct StepGraph {
 
   std::vector<Value> values;  // the stage's inputs come first
   std::vector<Step> steps;
-  std::vector<int> outputs;  // [output of the stage] index of the value
+  std::vector<int> outputs;                                     // [output of the stage] index of the value
+  std::vector<std::unique_ptr<kernels::DeviceMemory>> buffers;  // see activation_buffers.h
 };
 
 // `batch`: >= 1 examples. `recorder` may be null. `device` must outlive the graph. RESOURCE_EXHAUSTED if an

@@ -154,8 +154,8 @@ class EinsumDenseLayer final : public Layer {
                                 .relu = relu,
                                 .needs_input_gradient = params.needs_input_gradients}));
     kernels::TensorDesc desc = dense->output().WithShape(std::move(output));
-    std::unique_ptr<LayerOp> op =
-        std::make_unique<ReshapedOp>(desc, std::make_unique<LinearLayerOp>(std::move(dense), fuses_bias));
+    std::unique_ptr<LayerOp> op = std::make_unique<ReshapedOp>(
+        desc, std::make_unique<LinearLayerOp>(std::move(dense), fuses_bias, relu));
     if (!separate_bias) return ReluFusedOp(std::move(op), config_.activation, device);
     CAIRN_ASSIGN_OR_RETURN(auto bias, BiasOp::Create(desc, BiasShape(example, /*broadcast=*/true), device));
     std::vector<ChainOp::Link> links;

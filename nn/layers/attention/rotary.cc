@@ -41,7 +41,7 @@ class RotaryEmbeddingLayer final : public Layer {
     const int64_t width = input.shape[input.shape.rank() - 1];
     CAIRN_ASSIGN_OR_RETURN(
         auto op, device.ops().MakeRotary({.input = input, .frequencies = config_.Frequencies(width)}));
-    return std::make_unique<UnaryLayerOp>(std::move(op));
+    return std::make_unique<UnaryLayerOp>(std::move(op), kReadsNothing);
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,

@@ -79,7 +79,7 @@ class Conv1DLayer final : public ConvLayer {
     if (steps_before_ > 0) {
       CAIRN_ASSIGN_OR_RETURN(auto padding, device.ops().MakeZeroPad2D({.input = row, .left = steps_before_}));
       padded = padding->output();
-      links.push_back({std::make_unique<UnaryLayerOp>(std::move(padding))});
+      links.push_back({std::make_unique<UnaryLayerOp>(std::move(padding), kReadsNothing)});
     }
     kernels::Conv2DParams op_params = config_.Params(padded);
     op_params.needs_input_gradient = params.needs_input_gradients || !links.empty();

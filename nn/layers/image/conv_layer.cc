@@ -19,8 +19,8 @@ absl::StatusOr<std::unique_ptr<LayerOp>> ConvLayer::MakeOp(const LayerOpParams& 
   kernels::Conv2DParams op_params = config_.Params(params.inputs[0]);
   op_params.needs_input_gradient = params.needs_input_gradients;
   CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeConv2D(op_params));
-  return ReluFusedOp(std::make_unique<LinearLayerOp>(std::move(op), config_.use_bias), config_.activation,
-                     device);
+  return ReluFusedOp(std::make_unique<LinearLayerOp>(std::move(op), config_.use_bias, op_params.relu),
+                     config_.activation, device);
 }
 
 absl::StatusOr<OnnxValue> ConvLayer::ToOnnx(absl::Span<const OnnxValue> inputs,

@@ -39,7 +39,7 @@ class GlobalPoolingLayer final : public Layer {
     const kernels::TensorDesc image = axes_ == 2 ? input : input.WithShape({examples, places, 1, channels});
     CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeGlobalPool(pooling_, image));
     const kernels::TensorDesc pooled = op->output();
-    auto layer_op = std::make_unique<UnaryLayerOp>(std::move(op));
+    auto layer_op = std::make_unique<UnaryLayerOp>(std::move(op), kReadsNothing);
     if (!keep_dims_) return layer_op;
     Shape kept = {examples};
     for (size_t axis = 0; axis < axes_; ++axis) kept.Append(1);

@@ -82,7 +82,7 @@ class FrameLayer final : public Layer {
                                                                      .left = columns.before,
                                                                      .right = columns.after}));
     if (crops_) return std::make_unique<CropOp>(std::move(inner), std::move(padding));
-    return std::make_unique<UnaryLayerOp>(std::move(padding));
+    return std::make_unique<UnaryLayerOp>(std::move(padding), kReadsNothing);
   }
 
   std::string OnnxSlice(const std::string& x, const Shape& input, int64_t first_axis,

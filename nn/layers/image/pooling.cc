@@ -65,7 +65,7 @@ class PoolingLayer final : public Layer {
                                                           .stride_height = of(config_.strides, rows),
                                                           .stride_width = of(config_.strides, columns),
                                                           .padding = config_.padding}));
-          return std::make_unique<UnaryLayerOp>(std::move(op));
+          return std::make_unique<UnaryLayerOp>(std::move(op), kReadsNothing);
         },
         device);
   }

@@ -46,7 +46,7 @@ class UpSamplingLayer final : public Layer {
                                                                        .height = factor(rows),
                                                                        .width = factor(columns),
                                                                        .interpolation = interpolation_}));
-          return std::make_unique<UnaryLayerOp>(std::move(op));
+          return std::make_unique<UnaryLayerOp>(std::move(op), kReadsNothing);
         },
         device);
   }
