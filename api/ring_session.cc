@@ -195,18 +195,19 @@ absl::Status RingSession::Load(const AlignedBuffer& state) const {
   return Annotate(ToAbsl(options_.load(text)), "AllReduceOptions::load");
 }
 
-absl::Status RingSession::Wait(absl::AnyInvocable<absl::Status()> call) {
-  if (!options_.connect.keep_waiting) return call();
+absl::Status RingSession::Wait(absl::AnyInvocable<absl::Status(const std::atomic<bool>* stop)> call) {
+  if (!options_.connect.keep_waiting) return call(nullptr);
   absl::Status status;
+  std::atomic<bool> stop{false};
   absl::Notification done;
   Thread thread("ring-wait", [&] {
-    status = CatchOutOfMemory("the ring of workers", [&] { return call(); });
+    status = CatchOutOfMemory("the ring of workers", [&] { return call(&stop); });
     done.Notify();
   });
   while (!done.WaitForNotificationWithTimeout(absl::FromChrono(kPollEvery))) {
-    if (!KeepsWaiting()) member_->Interrupt(absl::CancelledError("the program ended the wait"));
+    if (!stop && !KeepsWaiting()) stop = true;
   }
-  return status;
+  return stop ? absl::CancelledError("the program ended the wait") : status;
 }
 
 absl::Status RingSession::Join(bool* loaded) {
@@ -217,11 +218,18 @@ absl::Status RingSession::Join(bool* loaded) {
   absl::Status entered;
   do {
     absl::StatusOr<allreduce::Agreement> agreement = absl::InternalError("no agreement");
-    CAIRN_RETURN_IF_ERROR(Wait([&] {
-      agreement = member_->Form([this] { return Mine(); }, deadline);
+    entered = Wait([&](const std::atomic<bool>* stop) {
+      agreement = member_->Form([this] { return Mine(); }, {.deadline = deadline, .stop = stop});
       return agreement.status();
-    }));
-    entered = CatchOutOfMemory("the state of a worker", [&] { return Enter(*agreement, loaded); });
+    });
+    if (!agreement.ok()) return entered;
+    if (entered.ok()) {
+      entered = CatchOutOfMemory("the state of a worker", [&] { return Enter(*agreement, loaded); });
+    }
+    if (entered.ok()) return entered;
+    // The others form the ring again, and wait there for this worker's next attempt.
+    member_->GiveUp(agreement->ring_epoch,
+                    absl::AbortedError(absl::StrCat(name_, " did not enter the ring: ", entered.message())));
   } while (absl::IsAborted(entered));  // Form() enforces the deadline
   return entered;
 }
@@ -234,8 +242,9 @@ absl::Status RingSession::Enter(const allreduce::Agreement& agreement, bool* loa
       CAIRN_ASSIGN_OR_RETURN(state, Pack());
     }
     const TimePoint deadline = SteadyNow() + std::chrono::duration_cast<Duration>(options_.step_timeout);
-    CAIRN_RETURN_IF_ERROR(Wait([&]() -> absl::Status {
-      CAIRN_ASSIGN_OR_RETURN(state, member_->PassState(agreement, [&] { return state; }, deadline));
+    CAIRN_RETURN_IF_ERROR(Wait([&](const std::atomic<bool>* stop) -> absl::Status {
+      CAIRN_ASSIGN_OR_RETURN(
+          state, member_->PassState(agreement, [&] { return state; }, {.deadline = deadline, .stop = stop}));
       return absl::OkStatus();
     }));
     if (agreement.Needs(options_.worker)) {

@@ -62,8 +62,9 @@ class RingSession {
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Pack() const;
   absl::Status Load(const AlignedBuffer& state) const;
   absl::StatusOr<allreduce::Ring::Step> Await();
-  // Runs `call`, which waits for other workers, on another thread, and interrupts it when the program wants.
-  absl::Status Wait(absl::AnyInvocable<absl::Status()> call);
+  // Runs `call`, which waits for other workers, on another thread if the program may end the wait: it is to return when
+  // the flag is set. CANCELLED if the program has ended the wait, whatever `call` returned.
+  absl::Status Wait(absl::AnyInvocable<absl::Status(const std::atomic<bool>* stop)> call);
   bool KeepsWaiting() const { return !options_.connect.keep_waiting || options_.connect.keep_waiting(); }
 
   const std::vector<net::VariableInfo> variables_;

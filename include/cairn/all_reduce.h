@@ -52,8 +52,7 @@ struct AllReduceStep {
 
 // Not thread-safe: all calls come from one thread at a time, except Announce() and Cancel(), which any thread may call.
 // Calls of Announce() must have returned before any other call. Calls that wait end early, with kCancelled, by
-// ConnectOptions::keep_waiting or Cancel(). A wait of Open(), Recover() or CancelStep() that ends so is the end: all
-// later calls fail.
+// ConnectOptions::keep_waiting or Cancel(), which is the end: all later calls fail.
 class CAIRN_EXPORT AllReduce {
  public:
   // Listens, connects all workers, and gives them the state of worker 0, or of a worker that is farther. Only the
@@ -78,7 +77,7 @@ class CAIRN_EXPORT AllReduce {
   // Waits for the mean. kAborted: Recover() may help. kCancelled by keep_waiting, or kDeadlineExceeded: the step goes
   // on, and another call waits for it again.
   Status FinishStep(AllReduceStep* step);
-  // Gives up a step before FinishStep(): all workers connect again and repeat it. `loaded`: as Recover() says.
+  // Gives up a step before FinishStep(): all workers connect again and repeat it. `loaded`, and failures: as Recover().
   Status CancelStep(bool* loaded);
 
   // The mean of the last step, in the order of the variables. `owner` keeps the memory, which other workers' gradients
@@ -94,7 +93,9 @@ class CAIRN_EXPORT AllReduce {
 
   // After a call that failed with kAborted: connects all workers again. `loaded`: whether this worker was behind
   // another one, whose state was loaded; its step is then in that state, or lost. Otherwise the step must be repeated.
-  // Returns other failures, and the last one after 10 attempts without a step in between.
+  // Returns other failures, and the last one after 10 attempts without a step in between. If it ends with kCancelled by
+  // keep_waiting, or with kUnavailable at connect_timeout, there is no step in progress; the next one fails with
+  // kAborted, and Recover() then connects the workers.
   Status Recover(const Status& failure, bool* loaded);
   // The number of steps that are in the state.
   int64_t version() const;

@@ -42,7 +42,20 @@ v1::GreetRequest GreetingOf(const Member::Options& options) {
   return request;
 }
 
+// Whether a neighbour at ring epoch `there` forms ring epoch `here`: empty, or what it waits for. ABORTED if `here` is over.
+absl::StatusOr<std::string> JudgeEpoch(const std::string& neighbour, int64_t here, int64_t there) {
+  if (there == here) return "";
+  if (there < here) return absl::StrCat("it is still at ring epoch ", there);
+  return absl::AbortedError(absl::StrCat(neighbour, " is at ring epoch ", there));
+}
+
 }  // namespace
+
+absl::Status WaitLimit::Check(const absl::Status& fault) const {
+  const bool stopped = stop != nullptr && *stop;
+  if (!stopped || (!fault.ok() && !absl::IsAborted(fault))) return fault;
+  return absl::CancelledError("the program ended the wait");
+}
 
 Member::Member(Options options, std::unique_ptr<RingPeer> right)
     : options_(std::move(options)),
@@ -130,8 +143,10 @@ void Member::Interrupt(const absl::Status& reason) {
 
 // --- Forming ---
 
-absl::StatusOr<Agreement> Member::Form(const std::function<v1::RingState()>& mine, TimePoint deadline) {
+absl::StatusOr<Agreement> Member::Form(const std::function<v1::RingState()>& mine, const WaitLimit& limit) {
   net::Backoff backoff(options_.incarnation, std::chrono::milliseconds(20), std::chrono::milliseconds(500));
+  // The others may have the state that this worker sent in a call that failed.
+  Break(unformed_epoch_, absl::AbortedError(absl::StrCat(name(options_.worker), " connects again")));
   for (;;) {
     right_.Retire();
     int64_t ring_epoch;
@@ -139,57 +154,57 @@ absl::StatusOr<Agreement> Member::Form(const std::function<v1::RingState()>& min
       MutexLock lock(mutex_);
       ring_epoch = ring_epoch_;
     }
-    auto agreement = FormOnce(ring_epoch, mine(), deadline);
-    if (agreement.ok() || !absl::IsAborted(agreement.status())) return agreement;
+    auto agreement = FormOnce(ring_epoch, mine(), limit);
+    if (agreement.ok() || !absl::IsAborted(agreement.status())) {
+      unformed_epoch_ = agreement.ok() ? 0 : ring_epoch;
+      return agreement;
+    }
     {
       MutexLock lock(mutex_);
       if (!ended_.ok()) return ended_;
     }
-    if (SteadyNow() >= deadline) {
+    if (SteadyNow() >= limit.deadline) {
       return absl::UnavailableError(absl::StrCat("the workers could not form a ring within their limit: ",
                                                  agreement.status().message()));
     }
     MutexLock lock(mutex_);
     const TimePoint wake = SteadyNow() + backoff.Next();
-    while (SteadyNow() < wake && ended_.ok()) changed_.WaitUntil(mutex_, wake);
+    while (SteadyNow() < wake && limit.Check(Fault(ring_epoch_)).ok()) changed_.WaitUntil(mutex_, wake);
   }
 }
 
-absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t ring_epoch, TimePoint deadline) {
+absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t ring_epoch, const WaitLimit& limit) {
   v1::GreetRequest request = greeting_;
   request.set_ring_epoch(ring_epoch);
   return GreetUntilAnswered({.peer = right_.peer(),
                              .name = name(right()),
                              .request = request,
-                             .deadline = deadline,
+                             .deadline = limit.deadline,
                              .say = options_.say,
                              .check =
                                  [&] {
                                    MutexLock lock(mutex_);
-                                   return Fault(ring_epoch);
+                                   return limit.Check(Fault(ring_epoch));
                                  },
-                             .judge = [&](const v1::GreetResponse& response) -> absl::StatusOr<std::string> {
-                               if (response.ring_epoch() == ring_epoch) return "";
-                               const std::string at = absl::StrCat("ring epoch ", response.ring_epoch());
-                               if (response.ring_epoch() < ring_epoch)
-                                 return absl::StrCat("it is still at ", at);
-                               const auto later =
-                                   absl::AbortedError(absl::StrCat(name(right()), " is at ", at));
-                               BreakTo(ring_epoch, response.ring_epoch(), later);
-                               return later;
-                             },
+                             .judge =
+                                 [&](const v1::GreetResponse& response) {
+                                   auto judged = JudgeEpoch(name(right()), ring_epoch, response.ring_epoch());
+                                   if (!judged.ok())
+                                     BreakTo(ring_epoch, response.ring_epoch(), judged.status());
+                                   return judged;
+                                 },
                              .wait =
                                  [&](TimePoint until) {
                                    MutexLock lock(mutex_);
-                                   while (SteadyNow() < until && Fault(ring_epoch).ok())
+                                   while (SteadyNow() < until && limit.Check(Fault(ring_epoch)).ok())
                                      changed_.WaitUntil(mutex_, until);
                                  }});
 }
 
 absl::StatusOr<Agreement> Member::FormOnce(int64_t ring_epoch, const v1::RingState& mine,
-                                           TimePoint deadline) {
+                                           const WaitLimit& limit) {
   if (right_.exists()) {
-    CAIRN_ASSIGN_OR_RETURN(const v1::GreetResponse greeted, GreetRight(ring_epoch, deadline));
+    CAIRN_ASSIGN_OR_RETURN(const v1::GreetResponse greeted, GreetRight(ring_epoch, limit));
     v1::RingHello hello;
     hello.set_ring_epoch(ring_epoch);
     hello.set_worker(options_.worker);
@@ -197,25 +212,25 @@ absl::StatusOr<Agreement> Member::FormOnce(int64_t ring_epoch, const v1::RingSta
     right_.Connect(greeted, hello);
   }
   MutexLock lock(mutex_);
-  CAIRN_RETURN_IF_ERROR(Fault(ring_epoch));
+  CAIRN_RETURN_IF_ERROR(limit.Check(Fault(ring_epoch)));
   // Both happen under the lock. As soon as this worker's state is sent, values may arrive that this worker must
   // keep and pass on.
   if (right_.exists()) right_.Open(mine);
   AddState(ring_epoch, mine);
   TimePoint log_at = SteadyNow() + kLogEvery;
-  while (Fault(ring_epoch).ok() && !states_.agreement().has_value()) {
+  while (limit.Check(Fault(ring_epoch)).ok() && !states_.agreement().has_value()) {
     const std::string wanted = left_.connected()
                                    ? absl::StrCat("all workers; not heard from: ", states_.Missing())
                                    : absl::StrCat(name(left()), " to connect");
-    if (SteadyNow() >= deadline)
+    if (SteadyNow() >= limit.deadline)
       return absl::UnavailableError(absl::StrCat("timed out waiting for ", wanted));
     if (SteadyNow() >= log_at) {
       if (options_.say) options_.say(absl::StrCat("waiting for ", wanted));
       log_at += kLogEvery;
     }
-    changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, SteadyNow() + kLookEvery));
+    changed_.WaitUntil(mutex_, std::min<TimePoint>(limit.deadline, SteadyNow() + kLookEvery));
   }
-  CAIRN_RETURN_IF_ERROR(Fault(ring_epoch));
+  CAIRN_RETURN_IF_ERROR(limit.Check(Fault(ring_epoch)));
   return *states_.agreement();
 }
 
@@ -227,21 +242,21 @@ void Member::AddState(int64_t ring_epoch, const v1::RingState& state) {
 
 absl::StatusOr<std::shared_ptr<const AlignedBuffer>> Member::PassState(
     const Agreement& agreement, const std::function<std::shared_ptr<const AlignedBuffer>()>& state,
-    TimePoint deadline) {
+    const WaitLimit& limit) {
   if (agreement.source == options_.worker) {
     const std::shared_ptr<const AlignedBuffer> mine = state();
     right_.SendValues(agreement.ring_epoch, mine);
     return mine;
   }
   MutexLock lock(mutex_);
-  while (Fault(agreement.ring_epoch).ok() && !states_.HasAllValues()) {
-    if (SteadyNow() >= deadline) {
+  while (limit.Check(Fault(agreement.ring_epoch)).ok() && !states_.HasAllValues()) {
+    if (SteadyNow() >= limit.deadline) {
       return absl::DeadlineExceededError(absl::StrCat("the values of ", name(agreement.source),
                                                       " have not arrived in time: ", states_.Received()));
     }
-    changed_.WaitUntil(mutex_, std::min<TimePoint>(deadline, SteadyNow() + kLookEvery));
+    changed_.WaitUntil(mutex_, std::min<TimePoint>(limit.deadline, SteadyNow() + kLookEvery));
   }
-  CAIRN_RETURN_IF_ERROR(Fault(agreement.ring_epoch));
+  CAIRN_RETURN_IF_ERROR(limit.Check(Fault(agreement.ring_epoch)));
   return std::shared_ptr<const AlignedBuffer>(states_.values());
 }
 

@@ -19,6 +19,7 @@
 // Leave() are called by one thread, everything else by any thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,6 +44,16 @@
 
 namespace cairn::allreduce {
 
+// The end of a wait: its deadline, or a flag that another thread sets, which is noticed within 0.5 s, or within 2 s while
+// the right neighbour does not answer. The flag may be null.
+struct WaitLimit {
+  // `fault`, or CANCELLED if the flag is set and the wait would go on.
+  absl::Status Check(const absl::Status& fault) const;
+
+  TimePoint deadline;
+  const std::atomic<bool>* stop = nullptr;
+};
+
 class Member final : public RingHost {
  public:
   struct Options {
@@ -65,17 +76,16 @@ class Member final : public RingHost {
   Member(Options options, std::unique_ptr<RingPeer> right);
   ~Member() override;
 
-  // Forms the ring, and tries again while links break, until `deadline`. Calls `mine` for this worker's state
-  // at every attempt. UNAVAILABLE, naming the workers that were not reached or have not connected;
-  // FAILED_PRECONDITION if the neighbours' jobs differ; or the reason given to Interrupt() or by a failed
-  // worker.
-  absl::StatusOr<Agreement> Form(const std::function<v1::RingState()>& mine, TimePoint deadline)
+  // Forms the ring, and tries again while links break. Calls `mine` for this worker's state at every attempt. UNAVAILABLE
+  // at the deadline, naming the workers that were not reached or have not connected, or CANCELLED: another call may join
+  // them. FAILED_PRECONDITION if the neighbours' jobs differ; or the reason given to Interrupt() or by a failed worker.
+  absl::StatusOr<Agreement> Form(const std::function<v1::RingState()>& mine, const WaitLimit& limit)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // After Form(), if agreement.passes: the source sends its state, and all others receive it. ABORTED if the
-  // ring epoch has ended; DEADLINE_EXCEEDED.
+  // ring epoch has ended; DEADLINE_EXCEEDED; CANCELLED.
   absl::StatusOr<std::shared_ptr<const AlignedBuffer>> PassState(
       const Agreement& agreement, const std::function<std::shared_ptr<const AlignedBuffer>()>& state,
-      TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+      const WaitLimit& limit) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends a ring epoch that this worker cannot continue, with ABORTED `why`: all workers form the ring again.
   // Any thread.
@@ -109,9 +119,9 @@ class Member final : public RingHost {
   // Why the ring epoch cannot continue, or cannot be formed; OK while it can.
   absl::Status Fault(int64_t ring_epoch) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  absl::StatusOr<Agreement> FormOnce(int64_t ring_epoch, const v1::RingState& mine, TimePoint deadline)
+  absl::StatusOr<Agreement> FormOnce(int64_t ring_epoch, const v1::RingState& mine, const WaitLimit& limit)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<v1::GreetResponse> GreetRight(int64_t ring_epoch, TimePoint deadline)
+  absl::StatusOr<v1::GreetResponse> GreetRight(int64_t ring_epoch, const WaitLimit& limit)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void AddState(int64_t ring_epoch, const v1::RingState& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -142,6 +152,7 @@ class Member final : public RingHost {
   LeftNeighbour left_ ABSL_GUARDED_BY(mutex_);
   StateExchange states_ ABSL_GUARDED_BY(mutex_);
 
+  int64_t unformed_epoch_ = 0;     // in which the last Form() failed; used by the forming thread
   TimePoint last_beat_;            // used by the heartbeat thread
   std::unique_ptr<Ticker> beats_;  // null: there is only one worker
 };

@@ -77,7 +77,8 @@ absl::Status RingExchange::Join() {
   const TimePoint deadline = std::chrono::steady_clock::now() + connect_timeout_;
   absl::Status entered;
   do {
-    CAIRN_ASSIGN_OR_RETURN(const Agreement agreement, member_.Form([this] { return Mine(); }, deadline));
+    CAIRN_ASSIGN_OR_RETURN(const Agreement agreement,
+                           member_.Form([this] { return Mine(); }, {.deadline = deadline}));
     entered = Enter(agreement);
   } while (absl::IsAborted(entered));  // Form() enforces the deadline
   CAIRN_RETURN_IF_ERROR(entered);
@@ -92,8 +93,8 @@ absl::Status RingExchange::Enter(const Agreement& agreement) {
   CAIRN_RETURN_IF_ERROR(devices_.Join(agreement));
   std::shared_ptr<const AlignedBuffer> state;
   if (agreement.passes) {
-    CAIRN_ASSIGN_OR_RETURN(
-        state, member_.PassState(agreement, [this] { return state_->Pack(); }, steps_.StepDeadline()));
+    CAIRN_ASSIGN_OR_RETURN(state, member_.PassState(agreement, [this] { return state_->Pack(); },
+                                                    {.deadline = steps_.StepDeadline()}));
   }
   const v1::RingState& source = agreement.states[static_cast<size_t>(agreement.source)];
   const bool needs = agreement.Needs(worker_);

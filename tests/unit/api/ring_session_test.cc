@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -72,6 +74,11 @@ class RingSessionTest : public testing::Test {
                                       return Status();
                                     }};
     options.connect.connect_timeout = connect_timeout_;
+    if (interruptible_) {
+      options.connect.keep_waiting = [&keeps_waiting = keeps_waiting_[worker]] {
+        return keeps_waiting.load();
+      };
+    }
     options.step_timeout = step_timeout_;
     options.lease = lease_;
     auto opened = RingSession::Open(Job{.variables = {{.name = "a", .shape = {2}}, {.name = "b"}}}, options);
@@ -96,6 +103,17 @@ class RingSessionTest : public testing::Test {
     const auto mean = session(worker).mean().values;
     return {mean.begin(), mean.end()};
   }
+  // The worker's process is lost, and another one takes its place.
+  void Lose(size_t worker) {
+    programs_[worker].session = nullptr;
+    programs_[worker].state = "a new process";
+    programs_[worker].loaded = false;
+  }
+  // The failure of a step of worker 0 while worker 1 is lost.
+  absl::Status FailedStep() {
+    EXPECT_EQ(session(0).BeginStep(1, false), absl::OkStatus());
+    return session(0).FinishStep().status();
+  }
   void EndAll() {
     InParallel([this](size_t worker) {
       absl::StatusOr<AllReduceStep> step;
@@ -110,6 +128,8 @@ class RingSessionTest : public testing::Test {
 
   std::vector<std::string> addresses_;
   std::vector<Program> programs_;
+  bool interruptible_ = false;
+  std::array<std::atomic<bool>, 2> keeps_waiting_{true, true};
   std::chrono::seconds connect_timeout_{60};
   std::chrono::milliseconds step_timeout_ = std::chrono::seconds(60), lease_ = std::chrono::seconds(60);
 };
@@ -221,7 +241,7 @@ TEST_F(RingSessionTest, AWorkerThatReturnsTakesOverTheStateOfTheOthers) {
     Step(worker, 1, 1);
     programs_[worker].state = "after 1";
   });
-  programs_[0] = {.session = nullptr, .state = "a new process", .loaded = false};  // the chief is lost
+  Lose(0);
   InParallel([&](size_t worker) {
     if (worker == 0) {
       ASSERT_EQ(Open(0), absl::OkStatus());
@@ -235,6 +255,92 @@ TEST_F(RingSessionTest, AWorkerThatReturnsTakesOverTheStateOfTheOthers) {
   });
   EXPECT_EQ(programs_[0].state, "after 1");
   EXPECT_EQ(session(0).version(), 2);
+  EndAll();
+}
+
+TEST_F(RingSessionTest, ARecoveryThatTheProgramInterruptedBeginsAgainWithTheNextStep) {
+  interruptible_ = true;
+  OpenAll();
+  InParallel([&](size_t worker) { Step(worker, 1, 1); });
+  programs_[0].state = "after 1";
+  Lose(1);
+  bool loaded = true;
+  for (int interrupted = 0; interrupted < 2; ++interrupted) {
+    keeps_waiting_[0] = true;
+    const absl::Status failure = FailedStep();
+    EXPECT_EQ(failure.code(), absl::StatusCode::kAborted) << failure;
+    keeps_waiting_[0] = false;
+    EXPECT_EQ(session(0).Recover(failure, &loaded).code(), absl::StatusCode::kCancelled);
+  }
+  keeps_waiting_[0] = true;
+  InParallel([&](size_t worker) {
+    if (worker == 1) {
+      ASSERT_EQ(Open(1), absl::OkStatus());
+    } else {
+      ASSERT_EQ(session(0).Recover(FailedStep(), &loaded), absl::OkStatus());
+      EXPECT_FALSE(loaded);
+    }
+    EXPECT_THAT(Step(worker, worker == 0 ? 3.0f : 5.0f, 1), ElementsAre(4, 4, 4));
+  });
+  EXPECT_EQ(programs_[1].state, "after 1");
+  EndAll();
+}
+
+TEST_F(RingSessionTest, ARecoveryThatTookTooLongBeginsAgainWithTheNextStep) {
+  connect_timeout_ = std::chrono::seconds(2);
+  OpenAll();
+  InParallel([&](size_t worker) { Step(worker, 1, 1); });
+  Lose(1);
+  bool loaded = true;
+  EXPECT_EQ(session(0).Recover(FailedStep(), &loaded).code(), absl::StatusCode::kUnavailable);
+  connect_timeout_ = std::chrono::seconds(60);
+  InParallel([&](size_t worker) {
+    absl::Status joined = absl::UnavailableError("not yet");
+    for (int i = 0; i < 20 && absl::IsUnavailable(joined); ++i) {
+      joined = worker == 1 ? Open(1) : session(0).Recover(FailedStep(), &loaded);
+    }
+    ASSERT_EQ(joined, absl::OkStatus());
+    EXPECT_THAT(Step(worker, worker == 0 ? 3.0f : 5.0f, 1), ElementsAre(4, 4, 4));
+  });
+  EndAll();
+}
+
+TEST_F(RingSessionTest, AWorkerThatStoppedWaitingForTheStatesOfTheOthersJoinsThemLater) {
+  interruptible_ = true;
+  OpenAll();
+  Gate begun, interrupted;
+  InParallel([&](size_t worker) {
+    bool loaded = true;
+    if (worker == 1) {  // takes back its step, and is late to form the ring
+      keeps_waiting_[1] = false;
+      ASSERT_EQ(session(1).BeginStep(1, false), absl::OkStatus());
+      ASSERT_TRUE(begun.Wait());
+      EXPECT_EQ(session(1).CancelStep(&loaded).code(), absl::StatusCode::kCancelled);
+      keeps_waiting_[1] = true;
+      interrupted.Open();
+      ASSERT_EQ(session(1).BeginStep(1, false), absl::OkStatus());
+      const absl::Status failure = session(1).FinishStep().status();
+      EXPECT_EQ(failure.code(), absl::StatusCode::kAborted) << failure;
+      ASSERT_EQ(session(1).Recover(failure, &loaded), absl::OkStatus());
+    } else {
+      ASSERT_EQ(session(0).BeginStep(1, false), absl::OkStatus());
+      begun.Open();
+      const absl::Status failure = session(0).FinishStep().status();
+      ASSERT_TRUE(interrupted.Wait());
+      ASSERT_EQ(session(0).Recover(failure, &loaded), absl::OkStatus());
+    }
+    absl::Status status;
+    do {
+      if (absl::IsAborted(status)) {
+        ASSERT_EQ(session(worker).Recover(status, &loaded), absl::OkStatus());
+      }
+      for (float& gradient : session(worker).gradients()) gradient = worker == 0 ? 3 : 5;
+      ASSERT_EQ(session(worker).BeginStep(1, false), absl::OkStatus());
+      status = session(worker).FinishStep().status();
+    } while (absl::IsAborted(status));
+    EXPECT_EQ(status, absl::OkStatus());
+    EXPECT_EQ(session(worker).mean().values[0], 4);
+  });
   EndAll();
 }
 
