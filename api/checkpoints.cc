@@ -36,7 +36,8 @@ Checkpoints::Checkpoints(const Args& args)
       .every = options_.checkpoint_every,
       .clock = clock_,
       .save = [this](const client::TakenSnapshot& taken) { return Write(taken); },
-      .report = [this](const absl::Status& status) { Report(std::string(status.message())); }});
+      .report = [this](const absl::Status& status) { Report(std::string(status.message())); },
+      .stopped = args.stopped});
 }
 
 absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(const Args& args) {
@@ -129,7 +130,7 @@ absl::Status Checkpoints::Write(const client::TakenSnapshot& taken) const {
     CAIRN_ASSIGN_OR_RETURN(const auto writer,
                            worker::CheckpointWriter::Begin(options_.checkpoint_directory, taken.version));
     worker::TablesToCheckpoint tables(*writer);
-    CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read(kReadLimit, &tables));
+    CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read({.timeout = kReadLimit}, &tables));
     std::vector<worker::ServerState> servers;
     for (const client::Snapshot::Server& server : snapshot.servers) {
       servers.push_back({.slices = server.slices, .state = server.state.span()});

@@ -36,6 +36,7 @@ class Checkpoints final : public client::StateSource {
     const Job& job;
     const v1::Job& declared;
     const std::vector<net::VariableInfo>& variables;
+    client::StopCheck stopped{};
   };
   // Looks for a checkpoint in the directory, if one is given. INVALID_ARGUMENT if the directory cannot be
   // used; UNAVAILABLE if another chief uses it and does not end within 10 s; FAILED_PRECONDITION if the

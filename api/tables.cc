@@ -145,7 +145,8 @@ absl::StatusOr<std::vector<client::RowGradients>> ToClient(const Job& job,
   return pushed;
 }
 
-absl::StatusOr<TableContents> ReadContents(const client::TakenSnapshot& taken, int table, Duration limit) {
+absl::StatusOr<TableContents> ReadContents(const client::TakenSnapshot& taken, int table,
+                                           const client::ReadLimit& limit) {
   OneTable contents(table);
   worker::SnapshotRows rows(contents);
   CAIRN_RETURN_IF_ERROR(taken.read(limit, &rows).status());

@@ -35,6 +35,7 @@ struct TableContents {
 };
 // Those of table `table` of the snapshot that is read. INTERNAL for an invalid state; OUT_OF_RANGE, naming the id, for
 // a NaN or an infinity. Throws OutOfMemory.
-absl::StatusOr<TableContents> ReadContents(const client::TakenSnapshot& taken, int table, Duration limit);
+absl::StatusOr<TableContents> ReadContents(const client::TakenSnapshot& taken, int table,
+                                           const client::ReadLimit& limit);
 
 }  // namespace cairn::api

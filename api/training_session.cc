@@ -60,14 +60,13 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Open(const Job
 
 absl::Status TrainingSession::Start(const Reach& reach) {
   if (chief()) {
-    CAIRN_ASSIGN_OR_RETURN(
-        checkpoints_,
-        Checkpoints::Create(
-            {.options = options_, .job = job_, .declared = declared_, .variables = variables_}));
+    CAIRN_ASSIGN_OR_RETURN(checkpoints_, Checkpoints::Create({.options = options_,
+                                                              .job = job_,
+                                                              .declared = declared_,
+                                                              .variables = variables_,
+                                                              .stopped = [this] { return stopped(); }}));
   }
-  const auto stop = [this] {
-    return cancelled_ || (options_.connect.keep_waiting && !options_.connect.keep_waiting());
-  };
+  const auto stop = [this] { return stopped(); };
   CAIRN_ASSIGN_OR_RETURN(
       auto connection,
       reach({.options = options_.connect, .task = task_, .backups = job_.backups > 0, .stop = stop}));
@@ -244,10 +243,14 @@ absl::StatusOr<TableContents> TrainingSession::ReadTable(int table) {
   TableContents contents;
   CAIRN_RETURN_IF_ERROR(
       UseSnapshot("the rows of a table", [&](const client::TakenSnapshot& taken) -> absl::Status {
-        CAIRN_ASSIGN_OR_RETURN(contents, ReadContents(taken, table, options_.step_timeout));
+        CAIRN_ASSIGN_OR_RETURN(contents, ReadContents(taken, table, SnapshotLimit()));
         return absl::OkStatus();
       }));
   return contents;
+}
+
+client::ReadLimit TrainingSession::SnapshotLimit() {
+  return {.timeout = options_.step_timeout, .stopped = [this] { return stopped(); }};
 }
 
 absl::Status TrainingSession::UseSnapshot(absl::string_view what,
@@ -260,7 +263,8 @@ absl::Status TrainingSession::UseSnapshot(absl::string_view what,
   }
   return CatchOutOfMemory(what, [&] {
     return client::RetrySnapshot(*control, deadline, [&]() -> absl::Status {
-      CAIRN_ASSIGN_OR_RETURN(const client::TakenSnapshot taken, control->TakeSnapshot());
+      CAIRN_ASSIGN_OR_RETURN(const client::TakenSnapshot taken,
+                             control->TakeSnapshot([this] { return stopped(); }));
       return use(taken);
     });
   });
@@ -342,7 +346,7 @@ absl::StatusOr<OptimizerState> TrainingSession::ReadOptimizerState() {
   CAIRN_RETURN_IF_ERROR(
       UseSnapshot("the state of the optimizer", [&](const client::TakenSnapshot& taken) -> absl::Status {
         CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot,
-                               taken.read(options_.step_timeout, /*tables=*/nullptr));
+                               taken.read(SnapshotLimit(), /*tables=*/nullptr));
         state = StateOf(snapshot, variables_, declared_.variable_groups_size());
         return absl::OkStatus();
       }));

@@ -87,6 +87,11 @@ class TrainingSession {
   absl::StatusOr<OptimizerState> ReadOptimizerState();
 
  private:
+  // Whether the program wants waits to end. Called by the thread that waits.
+  bool stopped() const {
+    return cancelled_ || (options_.connect.keep_waiting && !options_.connect.keep_waiting());
+  }
+  client::ReadLimit SnapshotLimit();
   // Takes a snapshot when no checkpoint is being written, and calls use(); again if it may be retried.
   absl::Status UseSnapshot(absl::string_view what,
                            absl::FunctionRef<absl::Status(const client::TakenSnapshot&)> use);

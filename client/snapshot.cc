@@ -15,7 +15,7 @@
 namespace cairn::client {
 
 absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const LearntJob& job,
-                                                   std::string marker) {
+                                                   std::string marker, const StopCheck& stopped) {
   v1::PlaceMarkerRequest request;
   request.set_token(marker);
   request.set_snapshot(true);
@@ -23,7 +23,7 @@ absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const
   const int sequencers = job.one_log ? 1 : connection.num_servers();
   for (int server = 0; server < sequencers; ++server) {
     v1::PlaceMarkerResponse response;
-    CAIRN_RETURN_IF_ERROR(Annotate(connection.stub(server).Call(request, &response, kCallTimeout),
+    CAIRN_RETURN_IF_ERROR(Annotate(connection.stub(server).Call(request, &response, kCallTimeout, stopped),
                                    absl::StrCat("snapshot: ", connection.NameOf(server))));
     if (server == 0) {
       progress = response.progress();
@@ -42,8 +42,8 @@ absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const
   return SnapshotMarker{.job = job, .marker = std::move(marker), .progress = std::move(progress)};
 }
 
-absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMarker& marked, Duration timeout,
-                                      TableSink* tables) {
+absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMarker& marked,
+                                      const ReadLimit& limit, TableSink* tables) {
   Snapshot snapshot = {.job = marked.job.job,
                        .progress = marked.progress,
                        .slots = marked.job.slots,
@@ -52,16 +52,18 @@ absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMark
   std::vector<net::Extent> whole;  // [server]
   std::vector<PendingDone> done(snapshot.servers.size());
   std::vector<TableTransfer::Peer> sessions;
-  auto limit = std::chrono::duration_cast<Timeout>(timeout);
+  auto timeout = std::chrono::duration_cast<Timeout>(limit.timeout);
+  const StopCheck stopped = Latched(limit.stopped);
   for (size_t i = 0; i < snapshot.servers.size(); ++i) {
     const int server = static_cast<int>(i);
     const int64_t elements = parts * marked.job.layout.arena_size(server);
     snapshot.servers[i] = {.slices = marked.job.slices[i], .state = AlignedBuffer(elements)};
     whole.push_back({.server = server, .count = elements});
-    limit += net::TimeForBytes(elements * static_cast<int64_t>(sizeof(float)));
-    sessions.push_back({.session = std::make_unique<ServerSession>(connection.stub(server).streams()),
-                        .layout = marked.job.layout_ids[i],
-                        .name = absl::StrCat("snapshot from ", connection.NameOf(server))});
+    timeout += net::TimeForBytes(elements * static_cast<int64_t>(sizeof(float)));
+    sessions.push_back(
+        {.session = std::make_unique<ServerSession>(connection.stub(server).streams(), stopped),
+         .layout = marked.job.layout_ids[i],
+         .name = absl::StrCat("snapshot from ", connection.NameOf(server))});
   }
   TableTransfer transfer(std::move(sessions));
   for (size_t i = 0; i < snapshot.servers.size(); ++i) {
@@ -78,7 +80,7 @@ absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMark
   TableSizes sizes;
   for (size_t i = 0; i < snapshot.servers.size(); ++i) {
     const std::string name = connection.NameOf(static_cast<int>(i));
-    const absl::StatusOr<v1::Done> result = done[i].Wait(transfer.session(i), limit);
+    const absl::StatusOr<v1::Done> result = done[i].Wait(transfer.session(i), timeout, stopped);
     if (!result.ok()) return Annotate(result.status(), absl::StrCat("snapshot from ", name));
     if (marked.job.one_log && result->version() != marked.progress.version()) {
       return absl::InternalError(absl::StrCat("snapshot: version ", result->version(), " on ", name,
@@ -96,7 +98,7 @@ absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMark
   }
   if (tables == nullptr) return snapshot;
   CAIRN_RETURN_IF_ERROR(tables->Begin(snapshot, sizes));
-  CAIRN_RETURN_IF_ERROR(transfer.Read(sizes, *tables, timeout));
+  CAIRN_RETURN_IF_ERROR(transfer.Read(sizes, *tables, {.timeout = limit.timeout, .stopped = stopped}));
   return snapshot;
 }
 

@@ -40,11 +40,11 @@ struct Snapshot {
 // `marker` must be unique in the life of the job. Calls ps/0 if the job has one round log, otherwise every
 // server. The limit is 10 s per call.
 absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(Connection& connection, const LearntJob& job,
-                                                   std::string marker);
+                                                   std::string marker, const StopCheck& stopped = {});
 // ABORTED if a server has taken another snapshot in the meantime, or has been restarted; DEADLINE_EXCEEDED if
-// a server takes longer than `timeout` and the transfer time of its state (net::TimeForBytes), or of a piece of a
+// a server takes longer than `limit.timeout` and the transfer time of its state (net::TimeForBytes), or of a piece of a
 // table. `tables` receives the states of the job's tables; null: they are not read.
-absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMarker& marked, Duration timeout,
-                                      TableSink* tables = nullptr);
+absl::StatusOr<Snapshot> ReadSnapshot(Connection& connection, const SnapshotMarker& marked,
+                                      const ReadLimit& limit, TableSink* tables = nullptr);
 
 }  // namespace cairn::client

@@ -142,14 +142,14 @@ absl::Status TableTransfer::BeginWrite(absl::Span<const int64_t> sizes, Piece& p
   return absl::OkStatus();
 }
 
-absl::Status TableTransfer::Await(Piece& piece, Duration timeout) {
+absl::Status TableTransfer::Await(Piece& piece, const ReadLimit& limit) {
   const Peer& server = servers_[static_cast<size_t>(piece.server)];
-  const Timeout limit = std::chrono::duration_cast<Timeout>(timeout) +
-                        net::TimeForBytes(piece.count * static_cast<int64_t>(sizeof(float)));
-  return Annotate(piece.done.Wait(*server.session, limit).status(), server.name);
+  const Timeout timeout = std::chrono::duration_cast<Timeout>(limit.timeout) +
+                          net::TimeForBytes(piece.count * static_cast<int64_t>(sizeof(float)));
+  return Annotate(piece.done.Wait(*server.session, timeout, limit.stopped).status(), server.name);
 }
 
-absl::Status TableTransfer::Read(const TableSizes& sizes, TableSink& sink, Duration timeout) {
+absl::Status TableTransfer::Read(const TableSizes& sizes, TableSink& sink, const ReadLimit& limit) {
   Cursor cursor(sizes);
   const int64_t most = BufferFloats(sizes, sink.max_piece());
   std::vector<AlignedBuffer> memory;
@@ -169,7 +169,7 @@ absl::Status TableTransfer::Read(const TableSizes& sizes, TableSink& sink, Durat
     }
     if (pieces_.empty()) return absl::OkStatus();
     Piece& piece = *pieces_.front();
-    CAIRN_RETURN_IF_ERROR(Await(piece, timeout));
+    CAIRN_RETURN_IF_ERROR(Await(piece, limit));
     if (piece.received != piece.count) {
       return absl::InternalError(absl::StrCat(servers_[static_cast<size_t>(piece.server)].name, ": ",
                                               piece.received, " of ", piece.count,
@@ -183,7 +183,7 @@ absl::Status TableTransfer::Read(const TableSizes& sizes, TableSink& sink, Durat
 
 absl::Status TableTransfer::Write(TableSource& source, Duration timeout, int64_t max_piece) {
   const auto await_first = [&]() -> absl::StatusOr<AlignedBuffer> {
-    CAIRN_RETURN_IF_ERROR(Await(*pieces_.front(), timeout));
+    CAIRN_RETURN_IF_ERROR(Await(*pieces_.front(), {.timeout = timeout}));
     AlignedBuffer floats = std::move(pieces_.front()->floats);
     pieces_.pop_front();
     return floats;
@@ -218,14 +218,14 @@ absl::Status TableTransfer::Write(TableSource& source, Duration timeout, int64_t
 
 absl::Status TableTransfer::KeepAlive(const TableSizes& sizes, Duration timeout) {
   while (!pieces_.empty()) {
-    CAIRN_RETURN_IF_ERROR(Await(*pieces_.front(), timeout));
+    CAIRN_RETURN_IF_ERROR(Await(*pieces_.front(), {.timeout = timeout}));
     pieces_.pop_front();
   }
   for (size_t server = 0; server < servers_.size(); ++server) {
     Piece& empty = *pieces_.emplace_back(std::make_unique<Piece>());
     empty.server = static_cast<int>(server);
     CAIRN_RETURN_IF_ERROR(BeginWrite(sizes[server], empty));
-    CAIRN_RETURN_IF_ERROR(Await(empty, timeout));
+    CAIRN_RETURN_IF_ERROR(Await(empty, {.timeout = timeout}));
     pieces_.pop_front();
   }
   return absl::OkStatus();

@@ -28,6 +28,12 @@ using TableSizes = std::vector<std::vector<int64_t>>;
 // The default size of a piece, 16 MiB. Two of them are in memory at a time.
 inline constexpr int64_t kTablePieceFloats = int64_t{1} << 22;
 
+// The end of the wait for a piece of a state: a time, or the program.
+struct ReadLimit {
+  Duration timeout;     // and the transfer time of the piece (net::TimeForBytes)
+  StopCheck stopped{};  // by the thread that reads
+};
+
 // Receives the states of a snapshot's tables. Called by one thread. An error ends the snapshot.
 class TableSink {
  public:
@@ -67,11 +73,11 @@ class TableTransfer {
 
   ServerSession& session(size_t server) { return *servers_[server].session; }
 
-  // Both return DEADLINE_EXCEEDED, naming the server, if a piece takes longer than `timeout` and its transfer time
-  // (net::TimeForBytes). After an error, only the destructor may be called.
+  // Both return DEADLINE_EXCEEDED, naming the server, if a piece takes too long. After an error, only the destructor
+  // may be called.
   //
   // Reads the states that earlier reads on these sessions have kept (ReadBegin.table).
-  absl::Status Read(const TableSizes& sizes, TableSink& sink, Duration timeout);
+  absl::Status Read(const TableSizes& sizes, TableSink& sink, const ReadLimit& limit);
   // Writes the states in partial writes (WriteBegin.partial).
   absl::Status Write(TableSource& source, Duration timeout, int64_t max_piece);
 
@@ -81,7 +87,7 @@ class TableTransfer {
 
   absl::Status BeginRead(Piece& piece);
   absl::Status BeginWrite(absl::Span<const int64_t> sizes, Piece& piece);
-  absl::Status Await(Piece& piece, Duration timeout);
+  absl::Status Await(Piece& piece, const ReadLimit& limit);
   // Shows all servers that this client exists.
   absl::Status KeepAlive(const TableSizes& sizes, Duration timeout);
 

@@ -54,7 +54,8 @@ absl::Status RowReads::SendTo(int server, const LearntJob& job, v1::Encoding enc
   Stream& stream = streams_[static_cast<size_t>(server)];
   if (stream.session == nullptr) {
     stream.moves = connection_.moves(server);
-    stream.session = std::make_unique<ServerSession>(connection_.stub(server).streams());
+    stream.session =
+        std::make_unique<ServerSession>(connection_.stub(server).streams(), connection_.options().stop);
   }
   Part& part = *request.parts.emplace_back(std::make_unique<Part>());
   part.server = server;

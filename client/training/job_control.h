@@ -19,7 +19,7 @@ namespace cairn::client {
 // outlive it. `tables` receives the states of the job's tables; null: they are not read.
 struct TakenSnapshot {
   int64_t version = 0;
-  std::function<absl::StatusOr<Snapshot>(Duration limit, TableSink* tables)> read;
+  std::function<absl::StatusOr<Snapshot>(const ReadLimit& limit, TableSink* tables)> read;
 };
 
 class JobControl {
@@ -36,7 +36,7 @@ class JobControl {
   // embedding tables, which replace all rows; called for each attempt.
   virtual absl::Status Write(absl::Span<const float> values, const TableOpener& tables) = 0;
   // Takes a snapshot of values, optimizer slots and progress at the current point of the job.
-  virtual absl::StatusOr<TakenSnapshot> TakeSnapshot() = 0;
+  virtual absl::StatusOr<TakenSnapshot> TakeSnapshot(const StopCheck& stopped) = 0;
   // Returns OK if another snapshot may succeed after one failed with `failure`; otherwise `failure`, or the
   // error of the attempt to find out. Blocks briefly.
   virtual absl::Status CheckSnapshotMayBeRetried(const absl::Status& failure) = 0;

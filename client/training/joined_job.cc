@@ -96,7 +96,7 @@ absl::Status JoinedJob::Persist(absl::FunctionRef<absl::Status()> attempt) {
   for (;;) {
     const int moves = connection_.moves();
     const absl::Status status = attempt();
-    if (status.ok()) return status;
+    if (status.ok() || absl::IsCancelled(status)) return status;
     // A restarted server has lost its variables, which the status of this attempt may not show.
     for (int server = 0; server < connection_.num_servers(); ++server) {
       const auto described = connection_.Describe(server);

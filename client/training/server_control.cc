@@ -74,16 +74,16 @@ absl::Status ServerControl::Write(absl::Span<const float> values, const TableOpe
   return steps_.Pull();
 }
 
-absl::StatusOr<SnapshotMarker> ServerControl::PlaceSnapshotMarker() {
-  return client::PlaceSnapshotMarker(connection_, job_.learnt(),
-                                     absl::StrCat("snapshot ", job_.NextMarker()));
+absl::StatusOr<SnapshotMarker> ServerControl::PlaceSnapshotMarker(const StopCheck& stopped) {
+  return client::PlaceSnapshotMarker(connection_, job_.learnt(), absl::StrCat("snapshot ", job_.NextMarker()),
+                                     stopped);
 }
 
-absl::StatusOr<TakenSnapshot> ServerControl::TakeSnapshot() {
-  CAIRN_ASSIGN_OR_RETURN(SnapshotMarker marked, PlaceSnapshotMarker());
+absl::StatusOr<TakenSnapshot> ServerControl::TakeSnapshot(const StopCheck& stopped) {
+  CAIRN_ASSIGN_OR_RETURN(SnapshotMarker marked, PlaceSnapshotMarker(stopped));
   const int64_t version = marked.progress.version();
   return TakenSnapshot{.version = version,
-                       .read = [this, marked = std::move(marked)](Duration limit, TableSink* tables) {
+                       .read = [this, marked = std::move(marked)](const ReadLimit& limit, TableSink* tables) {
                          return ReadSnapshot(connection_, marked, limit, tables);
                        }};
 }

@@ -41,8 +41,8 @@ class ServerControl final : public JobControl {
   absl::Status Write(absl::Span<const float> values, const TableOpener& tables) override;
 
   // Marks a snapshot at the current point, to be read with ReadSnapshot().
-  absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker();
-  absl::StatusOr<TakenSnapshot> TakeSnapshot() override;
+  absl::StatusOr<SnapshotMarker> PlaceSnapshotMarker(const StopCheck& stopped = {});
+  absl::StatusOr<TakenSnapshot> TakeSnapshot(const StopCheck& stopped) override;
   // OK if, for example, a server with the marked snapshot failed and its backup has been promoted.
   absl::Status CheckSnapshotMayBeRetried(const absl::Status& failure) override;
 

@@ -147,7 +147,8 @@ absl::Status ServerSteps::PullOnce(v1::Encoding encoding) {
     v1::PlaceMarkerRequest request;
     request.set_token(marker);
     v1::PlaceMarkerResponse response;
-    CAIRN_RETURN_IF_ERROR(Annotate(connection_.stub(0).Call(request, &response, kCallTimeout), "pull"));
+    CAIRN_RETURN_IF_ERROR(Annotate(
+        connection_.stub(0).Call(request, &response, kCallTimeout, connection_.options().stop), "pull"));
   }
   CAIRN_ASSIGN_OR_RETURN(finished_, values_.Read(job_.learnt(), marker, encoding));
   return absl::OkStatus();

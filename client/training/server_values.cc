@@ -21,8 +21,9 @@ ServerValues::ServerValues(Connection& connection, const Options& options)
 absl::StatusOr<bool> ServerValues::Read(const LearntJob& job, const std::string& marker,
                                         v1::Encoding encoding) {
   const int64_t asked = Wants(options_.trace) ? TraceNanos(SteadyNow()) : 0;
-  CAIRN_ASSIGN_OR_RETURN(std::vector<Reading> readings, BeginReads(job, marker, encoding));
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::Done> ends, AwaitReads(readings, asked));
+  const StopCheck stopped = Latched(connection_.options().stop);
+  CAIRN_ASSIGN_OR_RETURN(std::vector<Reading> readings, BeginReads(job, marker, encoding, stopped));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::Done> ends, AwaitReads(readings, asked, stopped));
   std::vector<int64_t> versions;
   std::vector<uint64_t> editions;
   for (int server = 0; server < connection_.num_servers(); ++server) {
@@ -48,11 +49,12 @@ absl::StatusOr<bool> ServerValues::Read(const LearntJob& job, const std::string&
 
 absl::StatusOr<std::vector<ServerValues::Reading>> ServerValues::BeginReads(const LearntJob& job,
                                                                             const std::string& marker,
-                                                                            v1::Encoding encoding) {
+                                                                            v1::Encoding encoding,
+                                                                            const StopCheck& stopped) {
   std::vector<Reading> readings(static_cast<size_t>(connection_.num_servers()));
   for (int server = 0; server < connection_.num_servers(); ++server) {
     const auto s = static_cast<size_t>(server);
-    readings[s].session = std::make_unique<ServerSession>(connection_.stub(server).streams());
+    readings[s].session = std::make_unique<ServerSession>(connection_.stub(server).streams(), stopped);
     v1::ClientHeader header;
     v1::ReadBegin& read = *header.mutable_read();
     read.set_layout(job.layout_ids[s]);
@@ -66,13 +68,13 @@ absl::StatusOr<std::vector<ServerValues::Reading>> ServerValues::BeginReads(cons
   return readings;
 }
 
-absl::StatusOr<std::vector<v1::Done>> ServerValues::AwaitReads(std::vector<Reading>& readings,
-                                                               int64_t asked) {
+absl::StatusOr<std::vector<v1::Done>> ServerValues::AwaitReads(std::vector<Reading>& readings, int64_t asked,
+                                                               const StopCheck& stopped) {
   std::vector<v1::Done> ends;
   for (int server = 0; server < connection_.num_servers(); ++server) {
     Reading& reading = readings[static_cast<size_t>(server)];
-    auto end = reading.done->Wait(*reading.session, std::chrono::duration_cast<Timeout>(options_.timeout),
-                                  [this] { return connection_.stopped(); });
+    auto end =
+        reading.done->Wait(*reading.session, std::chrono::duration_cast<Timeout>(options_.timeout), stopped);
     if (!end.ok()) return Annotate(end.status(), absl::StrCat("pull from ", connection_.NameOf(server)));
     if (asked != 0) {
       options_.trace->Record({.lane = TraceLane::kPull,

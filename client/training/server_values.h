@@ -57,9 +57,10 @@ class ServerValues {
     std::unique_ptr<ServerSession> session;  // destroyed before `done`
   };
   absl::StatusOr<std::vector<Reading>> BeginReads(const LearntJob& job, const std::string& marker,
-                                                  v1::Encoding encoding);
+                                                  v1::Encoding encoding, const StopCheck& stopped);
   // Waits for the end of each read, [server]. `asked`: when they began, in nanoseconds; 0: not traced.
-  absl::StatusOr<std::vector<v1::Done>> AwaitReads(std::vector<Reading>& readings, int64_t asked);
+  absl::StatusOr<std::vector<v1::Done>> AwaitReads(std::vector<Reading>& readings, int64_t asked,
+                                                   const StopCheck& stopped);
   // The values of this server were not sent, because they are those of the last read.
   void CopyUnchanged(const LearntJob& job, int server);
 

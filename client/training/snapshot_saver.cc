@@ -1,5 +1,6 @@
 #include "client/training/snapshot_saver.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -40,13 +41,13 @@ bool SnapshotSaver::busy() const {
 
 void SnapshotSaver::AfterStep(JobControl& control, int64_t version) {
   if (!Due(version) || busy()) return;
-  const absl::Status status = Take(control);
+  const absl::Status status = Take(control, StopCheck());
   if (!status.ok()) options_.report(status);
 }
 
-absl::Status SnapshotSaver::Take(JobControl& control) {
+absl::Status SnapshotSaver::Take(JobControl& control, const StopCheck& stopped) {
   taken_at_ = options_.clock.Now();
-  CAIRN_ASSIGN_OR_RETURN(TakenSnapshot taken, control.TakeSnapshot());
+  CAIRN_ASSIGN_OR_RETURN(TakenSnapshot taken, control.TakeSnapshot(stopped));
   newest_version_ = counted_version_ = taken.version;
   MutexLock lock(mutex_);
   work_ = std::move(taken);
@@ -64,14 +65,19 @@ absl::Status RetrySnapshot(JobControl& control, TimePoint deadline,
 }
 
 absl::Status SnapshotSaver::AwaitIdle(TimePoint deadline) {
-  MutexLock lock(mutex_);
-  while (work_.has_value()) {
-    if (!changed_.WaitUntil(mutex_, deadline) && work_.has_value()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("the snapshot of step ", work_->version, " is not written yet"));
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      const TimePoint until = options_.stopped ? std::min(deadline, SteadyNow() + kStopCheckEvery) : deadline;
+      while (work_.has_value() && changed_.WaitUntil(mutex_, until)) continue;
+      if (!work_.has_value()) return absl::OkStatus();
+      if (SteadyNow() >= deadline) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("the snapshot of step ", work_->version, " is not written yet"));
+      }
     }
+    if (options_.stopped && options_.stopped()) return absl::CancelledError("stopped");
   }
-  return absl::OkStatus();
 }
 
 absl::Status SnapshotSaver::AwaitSaved(TimePoint deadline) {
@@ -85,7 +91,7 @@ absl::Status SnapshotSaver::SaveNow(JobControl& control, int64_t version, Durati
   CAIRN_RETURN_IF_ERROR(AwaitIdle(deadline));
   if (version == newest_version_ && AwaitSaved(deadline).ok()) return absl::OkStatus();
   return RetrySnapshot(control, deadline, [&] {
-    const absl::Status status = Take(control);
+    const absl::Status status = Take(control, options_.stopped);
     return status.ok() ? AwaitSaved(deadline) : status;
   });
 }

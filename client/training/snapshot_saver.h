@@ -36,6 +36,7 @@ class SnapshotSaver {
     Save save;
     // Receives the error if a snapshot that is due cannot be taken.
     std::function<void(const absl::Status&)> report;
+    StopCheck stopped{};  // ends SaveNow() and AwaitIdle(); a snapshot that is being saved is saved
   };
   explicit SnapshotSaver(Options options);
   // Waits for the snapshot that is being saved, if there is one.
@@ -58,7 +59,7 @@ class SnapshotSaver {
   bool Due(int64_t version) const;
   bool busy() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Takes a snapshot, to be saved by the thread, which must not be busy.
-  absl::Status Take(JobControl& control) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Take(JobControl& control, const StopCheck& stopped) ABSL_LOCKS_EXCLUDED(mutex_);
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns the result of the newest snapshot, which is waited for as AwaitIdle() does.
   absl::Status AwaitSaved(TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -19,7 +19,8 @@ class DataFrameStream final : public FrameStream, net::DataReceiver {
   // `server`: the server's address for gRPC.
   static absl::StatusOr<std::unique_ptr<FrameStream>> Open(const std::string& server,
                                                            const TransportChoice::Way& way,
-                                                           std::optional<int> shard, FrameHandler& handler) {
+                                                           std::optional<int> shard, FrameHandler& handler,
+                                                           const StopCheck& stopped) {
     CAIRN_ASSIGN_OR_RETURN(FileDescriptor socket,
                            net::ConnectDataChannel(server, way.transport, way.endpoint));
     std::unique_ptr<DataFrameStream> opened(new DataFrameStream(handler));
@@ -29,6 +30,7 @@ class DataFrameStream final : public FrameStream, net::DataReceiver {
                                  {.incarnation = way.incarnation,
                                   .key = way.endpoint.key,
                                   .target = {.shard = shard.value_or(net::StreamTarget::kOwnShard)},
+                                  .stopped = stopped,
                                   .offers_memory = true},
                                  *opened));
     CAIRN_RETURN_IF_ERROR(opened->stream_->Start());
@@ -83,19 +85,19 @@ class DataChannelStreams final : public StreamFactory {
     choice_.Learn(net::FromProto(response.data_endpoint()),
                   response.process() != 0 ? response.process() : response.incarnation());
   }
-  std::unique_ptr<FrameStream> Open(FrameHandler& handler) override {
+  std::unique_ptr<FrameStream> Open(FrameHandler& handler, const StopCheck& stopped) override {
     for (auto way = choice_.way(); way.transport != net::Transport::kGrpc; way = choice_.way()) {
-      auto stream = DataFrameStream::Open(server_, way, shard_, handler);
+      auto stream = DataFrameStream::Open(server_, way, shard_, handler, stopped);
       if (stream.ok()) {
         choice_.Say(way.transport);
         return *std::move(stream);
       }
       // The server does not respond at the moment, which is no reason to avoid this transport later.
-      if (absl::IsDeadlineExceeded(stream.status())) break;
+      if (absl::IsDeadlineExceeded(stream.status()) || absl::IsCancelled(stream.status())) break;
       choice_.Fail(way);
     }
     choice_.Say(net::Transport::kGrpc);
-    return other_->Open(handler);
+    return other_->Open(handler, stopped);
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "client/transport/grpc_transport.h"
 
 #include <atomic>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,7 +57,7 @@ class GrpcStreams final : public StreamFactory {
   GrpcStreams(const std::shared_ptr<grpc::Channel>& channel, std::string shard)
       : shard_(std::move(shard)), stub_(channel) {}
 
-  std::unique_ptr<FrameStream> Open(FrameHandler& handler) override {
+  std::unique_ptr<FrameStream> Open(FrameHandler& handler, const StopCheck&) override {
     return std::make_unique<GrpcStream>(stub_, shard_, handler);
   }
 
@@ -72,7 +73,7 @@ class GrpcControl final : public ControlStub {
 
   absl::Status Call(const google::protobuf::MethodDescriptor& method,
                     const google::protobuf::Message& request, google::protobuf::Message* response,
-                    Timeout timeout) override {
+                    Timeout timeout, const StopCheck& stopped) override {
     grpc::ClientContext context;
     net::SetDeadline(context, timeout);
     if (!shard_.empty()) context.AddMetadata(net::kShardMetadata, shard_);
@@ -83,17 +84,32 @@ class GrpcControl final : public ControlStub {
     call->StartCall();
     call->Finish(response, &ended, nullptr);
     queue.Shutdown();
-    void* tag = nullptr;
-    bool ok = false;
-    while (queue.Next(&tag, &ok)) {
-    }
+    const bool cancelled = Await(queue, context, stopped);
     absl::Status status = net::FromGrpc(ended);
-    // The client cancels no call, but a server that stops cancels the calls that it has not answered.
-    if (absl::IsCancelled(status)) status = absl::UnavailableError("the server ended the call");
-    return status;
+    if (!absl::IsCancelled(status)) return status;
+    if (cancelled) return absl::CancelledError("stopped");
+    // A server that stops cancels the calls that it has not answered.
+    return absl::UnavailableError("the server ended the call");
   }
 
  private:
+  // Waits until the only call of the queue has ended. Returns whether it was cancelled here.
+  static bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, const StopCheck& stopped) {
+    void* tag = nullptr;
+    bool ok = false;
+    bool cancelled = false;
+    for (;;) {
+      const auto deadline = stopped && !cancelled ? std::chrono::system_clock::now() + kStopCheckEvery
+                                                  : std::chrono::system_clock::time_point::max();
+      const auto next = queue.AsyncNext(&tag, &ok, deadline);
+      if (next == grpc::CompletionQueue::SHUTDOWN) return cancelled;
+      if (next == grpc::CompletionQueue::TIMEOUT && stopped()) {
+        cancelled = true;
+        context.TryCancel();
+      }
+    }
+  }
+
   const std::string shard_;  // empty: the called server's own shard
   grpc::TemplatedGenericStub<google::protobuf::MessageLite, google::protobuf::MessageLite> stub_;
 };

@@ -13,8 +13,6 @@
 namespace cairn::client {
 namespace {
 
-constexpr auto kPollEvery = std::chrono::milliseconds(100);
-
 // Writes `runs`, one after another, to `to` in 16 bits. Returns the memory used.
 absl::Span<const float> Encoded(const net::Codec& codec, net::FloatSpans runs, float* to) {
   char* out = reinterpret_cast<char*>(to);
@@ -151,14 +149,14 @@ std::unique_ptr<ChunkSink> ReceiveInto(absl::Span<const net::Extent> extents, ab
 }
 
 absl::StatusOr<v1::Done> PendingDone::Wait(ServerSession& session, std::chrono::milliseconds timeout) {
-  return Wait(session, timeout, [] { return false; });
+  return Wait(session, timeout, StopCheck());
 }
 
 absl::StatusOr<v1::Done> PendingDone::Wait(ServerSession& session, std::chrono::milliseconds timeout,
-                                           absl::FunctionRef<bool()> stopped) {
+                                           const StopCheck& stopped) {
   const TimePoint deadline = SteadyNow() + timeout;
-  while (!WaitUntil(session, std::min(deadline, SteadyNow() + kPollEvery))) {
-    if (stopped()) return absl::CancelledError("stopped");
+  while (!WaitUntil(session, std::min(deadline, SteadyNow() + kStopCheckEvery))) {
+    if (stopped && stopped()) return absl::CancelledError("stopped");
     if (SteadyNow() >= deadline)
       return absl::DeadlineExceededError(absl::StrCat("no answer within ", timeout.count() / 1000.0, " s"));
   }

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/transport/server_session.h"
@@ -55,9 +54,8 @@ class PendingDone {
   // Waits for the answer, and receives it in this thread if `session`, which has the request, allows that.
   // DEADLINE_EXCEEDED if it has not arrived in time.
   absl::StatusOr<v1::Done> Wait(ServerSession& session, std::chrono::milliseconds timeout);
-  // Polls `stopped` ten times a second; true ends the wait with CANCELLED.
   absl::StatusOr<v1::Done> Wait(ServerSession& session, std::chrono::milliseconds timeout,
-                                absl::FunctionRef<bool()> stopped);
+                                const StopCheck& stopped);
 
  private:
   // Returns whether the answer has arrived.

@@ -6,7 +6,8 @@
 
 namespace cairn::client {
 
-ServerSession::ServerSession(StreamFactory& streams) : stream_(streams.Open(*this)) {}
+ServerSession::ServerSession(StreamFactory& streams, const StopCheck& stopped)
+    : stream_(streams.Open(*this, stopped)) {}
 
 ServerSession::~ServerSession() {
   stream_.reset();

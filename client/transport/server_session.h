@@ -38,8 +38,8 @@ class ServerSession final : private FrameHandler {
   // code in Done, an error of the ChunkSink, or the status of the ended stream (usually UNAVAILABLE).
   using OnDone = absl::AnyInvocable<void(absl::StatusOr<v1::Done>)>;
 
-  // `streams` must outlive the session.
-  explicit ServerSession(StreamFactory& streams);
+  // `streams` must outlive the session. `stopped`: as StreamFactory::Open() says.
+  explicit ServerSession(StreamFactory& streams, const StopCheck& stopped = {});
   ~ServerSession() override;
 
   // Begins a request; sets `header`'s request_id. Returns the id for SendChunk(), SendRows() and SendEnd() (a

@@ -1,5 +1,7 @@
 #include "client/transport/transport.h"
 
+#include <utility>
+
 #include "common/core/status.h"
 
 namespace cairn::client {
@@ -20,10 +22,15 @@ const google::protobuf::MethodDescriptor& MethodOf(const google::protobuf::Descr
 
 }  // namespace
 
+StopCheck Latched(StopCheck check) {
+  if (!check) return nullptr;
+  return [check = std::move(check), stopped = false]() mutable { return stopped = stopped || check(); };
+}
+
 absl::Status ServerStub::Call(const google::protobuf::Message& request, google::protobuf::Message* response,
-                              Timeout timeout) {
+                              Timeout timeout, const StopCheck& stopped) {
   const auto& method = MethodOf(request.GetDescriptor(), response->GetDescriptor());
-  const absl::Status status = parts_.control->Call(method, request, response, timeout);
+  const absl::Status status = parts_.control->Call(method, request, response, timeout, stopped);
   const auto* const connected = dynamic_cast<const v1::ConnectResponse*>(response);
   if (status.ok() && connected != nullptr) parts_.streams->Learn(*connected);
   return status;

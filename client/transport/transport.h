@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +23,12 @@ namespace cairn::client {
 using Timeout = std::chrono::milliseconds;
 // For a call that a server answers at once.
 inline constexpr Timeout kCallTimeout = std::chrono::seconds(10);
+
+// Polled ten times a second by the thread that waits; true ends the wait with CANCELLED. Null: nothing ends it.
+using StopCheck = std::function<bool()>;
+inline constexpr Timeout kStopCheckEvery = std::chrono::milliseconds(100);
+// For several waits: stays true once `check` was.
+StopCheck Latched(StopCheck check);
 
 // Receives what arrives on a stream. Called one call at a time, by threads of the transport or in
 // ReceiveUntil(); must not block.
@@ -65,18 +72,19 @@ class ControlStub {
  public:
   virtual ~ControlStub() = default;
   // Makes the call `method`, whose request and response have the types of `request` and `response`. Blocks
-  // until the answer or the timeout (DEADLINE_EXCEEDED); UNAVAILABLE while the server is unreachable.
+  // until the answer, the timeout (DEADLINE_EXCEEDED) or `stopped`; UNAVAILABLE while the server is unreachable.
   virtual absl::Status Call(const google::protobuf::MethodDescriptor& method,
                             const google::protobuf::Message& request, google::protobuf::Message* response,
-                            Timeout timeout) = 0;
+                            Timeout timeout, const StopCheck& stopped) = 0;
 };
 
 // Opens the streams to one server, which carry pushes and reads. Thread-safe.
 class StreamFactory {
  public:
   virtual ~StreamFactory() = default;
-  // `handler` must outlive the stream.
-  virtual std::unique_ptr<FrameStream> Open(FrameHandler& handler) = 0;
+  // `handler` must outlive the stream. Waits for a server for some seconds, unless `stopped`: then the stream may be one
+  // on which nothing arrives.
+  virtual std::unique_ptr<FrameStream> Open(FrameHandler& handler, const StopCheck& stopped) = 0;
   // Takes the server's answer to Connect, which announces the address of its data channel.
   virtual void Learn(const v1::ConnectResponse& /*response*/) {}
 };
@@ -94,7 +102,7 @@ class ServerStub {
   // Makes the call of v1.ParameterServer that takes this request: Join for a v1::JoinRequest. `response` must
   // be of the type that the call returns. Blocks and fails as ControlStub::Call() does.
   absl::Status Call(const google::protobuf::Message& request, google::protobuf::Message* response,
-                    Timeout timeout);
+                    Timeout timeout, const StopCheck& stopped = {});
   StreamFactory& streams() { return *parts_.streams; }
   const std::string& address() const { return parts_.address; }
   // Gives up the parts; no call may follow.

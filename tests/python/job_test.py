@@ -226,6 +226,34 @@ class ProcessTest(unittest.TestCase):
             self.assertLess(time.monotonic() - begun, SECONDS / 2)
             chief.abandon()
 
+    def test_ctrl_c_ends_reads_from_a_server_that_does_not_answer(self):
+        with tempfile.TemporaryDirectory() as directory, local(ps=2, train_dir=directory) as job:
+            job.start({"w": [1., 2.], "v": 3.}, "Adam", tables=[cairn.Table("t", 2, optimizer="SGD")])
+            rows = {"t": (range(10), np.ones((10, 2)))}
+            job.push({"w": [1., 1.]}, rows=rows)
+            servers = [int(pid) for pid in pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+            calls = {"pull": job.pull, "state of the optimizer": job.session.optimizer_state, "table": job.table("t").contents,
+                     "checkpoint": job.save_checkpoint}
+            for name, call in calls.items():
+                for server in servers:
+                    with self.subTest(f"{name} {server}"):
+                        sent = []
+
+                        def interrupt(sent=sent):
+                            sent.append(time.monotonic())
+                            os.kill(os.getpid(), signal.SIGINT)
+                        os.kill(server, signal.SIGSTOP)
+                        threading.Timer(0.5, interrupt).start()
+                        try:
+                            with self.assertRaises(KeyboardInterrupt):
+                                call()
+                        finally:
+                            os.kill(server, signal.SIGCONT)
+                        self.assertLess(time.monotonic() - sent[0], 3)  # without a poll, the limit of a call is 10 s
+                        self.assertEqual(job.push({"w": [0., 0.]}, rows=rows).outcome, "accepted")
+            self.assertEqual(len(job.table("t").contents().ids), 10)
+            job.save_checkpoint()
+
     def test_a_push_that_ctrl_c_interrupted_settles(self):
         with local(ps=1, lease=2) as chief:
             chief._description.workers = 2  # the other one comes once, and then no more

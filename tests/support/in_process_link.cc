@@ -205,7 +205,8 @@ class InProcessStream final : public client::FrameStream {
 class InProcessStreams final : public client::StreamFactory {
  public:
   explicit InProcessStreams(Link& link) : link_(link) {}
-  std::unique_ptr<client::FrameStream> Open(client::FrameHandler& handler) override {
+  std::unique_ptr<client::FrameStream> Open(client::FrameHandler& handler,
+                                            const client::StopCheck&) override {
     return std::make_unique<InProcessStream>(link_, handler);
   }
 
@@ -231,7 +232,7 @@ class InProcessControl final : public client::ControlStub {
 
   absl::Status Call(const google::protobuf::MethodDescriptor& method,
                     const google::protobuf::Message& request, google::protobuf::Message* response,
-                    client::Timeout timeout) override {
+                    client::Timeout timeout, const client::StopCheck&) override {
     return calls_.at(method.input_type())(request, response, timeout);
   }
 

@@ -17,7 +17,8 @@ class RecordingStreams final : public client::StreamFactory {
     size_t runs;
   };
 
-  std::unique_ptr<client::FrameStream> Open(client::FrameHandler& handler) override {
+  std::unique_ptr<client::FrameStream> Open(client::FrameHandler& handler,
+                                            const client::StopCheck&) override {
     opened = &handler;
     return std::make_unique<Stream>(*this, handler);
   }

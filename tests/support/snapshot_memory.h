@@ -21,7 +21,7 @@ class SnapshotMemory final : public client::StateSource {
   void Take(client::TrainingClient& client) {
     const auto marked = client.control().PlaceSnapshotMarker();
     ASSERT_TRUE(marked.ok()) << marked.status();
-    auto snapshot = client::ReadSnapshot(client.connection(), *marked, std::chrono::seconds(10));
+    auto snapshot = client::ReadSnapshot(client.connection(), *marked, {std::chrono::seconds(10)});
     ASSERT_TRUE(snapshot.ok()) << snapshot.status();
     newest_ = *std::move(snapshot);
   }

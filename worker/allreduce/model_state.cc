@@ -126,8 +126,8 @@ absl::StatusOr<client::TakenSnapshot> ModelState::TakeSnapshot() {
   return client::TakenSnapshot{
       .version = version(),
       .read = [job = std::move(job), progress = std::move(progress), values = values_,
-               slots = std::move(slots), slices = store_.slices(),
-               names = slot_names_](Duration, client::TableSink*) -> absl::StatusOr<client::Snapshot> {
+               slots = std::move(slots), slices = store_.slices(), names = slot_names_](
+                  const client::ReadLimit&, client::TableSink*) -> absl::StatusOr<client::Snapshot> {
         AlignedBuffer state(values.data->size() + (slots == nullptr ? 0 : slots->size()));
         std::copy_n(values.data->data(), values.data->size(), state.data());
         if (slots != nullptr) std::copy_n(slots->data(), slots->size(), state.data() + values.data->size());

@@ -36,7 +36,9 @@ class RingControl final : public client::JobControl {
     state_.Write(values);
     return absl::OkStatus();
   }
-  absl::StatusOr<client::TakenSnapshot> TakeSnapshot() override { return state_.TakeSnapshot(); }
+  absl::StatusOr<client::TakenSnapshot> TakeSnapshot(const client::StopCheck&) override {
+    return state_.TakeSnapshot();
+  }
   absl::Status CheckSnapshotMayBeRetried(const absl::Status& failure) override { return failure; }
   // Returns at once, since the last step ended only when all workers had made it.
   absl::Status WaitForOthers(Duration) override { return absl::OkStatus(); }

@@ -288,8 +288,8 @@ absl::Status WorkerTask::StreamStates(client::TableSink& sink) {
   if (snapshots_->saver() != nullptr) CAIRN_RETURN_IF_ERROR(snapshots_->saver()->AwaitIdle(deadline));
   client::JobControl& control = exchange().control;
   const auto attempt = [&]() -> absl::Status {
-    CAIRN_ASSIGN_OR_RETURN(const client::TakenSnapshot taken, control.TakeSnapshot());
-    return taken.read(deadline - std::chrono::steady_clock::now(), &sink).status();
+    CAIRN_ASSIGN_OR_RETURN(const client::TakenSnapshot taken, control.TakeSnapshot(client::StopCheck()));
+    return taken.read({.timeout = deadline - std::chrono::steady_clock::now()}, &sink).status();
   };
   return Annotate(client::RetrySnapshot(control, deadline, attempt), "the embedding tables");
 }

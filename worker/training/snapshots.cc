@@ -280,7 +280,7 @@ absl::Status Snapshots::Write(const client::TakenSnapshot& taken) const {
   TraceSpan read(trace_, TraceLane::kSnapshot, "read", what);
   CAIRN_ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Begin(options_.train_dir, taken.version));
   TablesToCheckpoint tables(*writer);
-  CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read(kReadLimit, &tables));
+  CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read({.timeout = kReadLimit}, &tables));
   read.End();
   const TraceSpan write(trace_, TraceLane::kSnapshot, "write", what);
   if (faults_ != nullptr) faults_->Pass("snapshot");

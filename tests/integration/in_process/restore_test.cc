@@ -255,7 +255,7 @@ TEST(Snapshot, HasOneVersionWhileUpdatesContinue) {
     const auto marked = workers[0]->client().control().PlaceSnapshotMarker();
     ASSERT_TRUE(marked.ok()) << marked.status();
     ASSERT_TRUE(workers[0]->Push(std::vector<float>{-1, -1, -1}).ok());
-    const auto snapshot = client::ReadSnapshot(workers[0]->client().connection(), *marked, kLimit);
+    const auto snapshot = client::ReadSnapshot(workers[0]->client().connection(), *marked, {kLimit});
     ASSERT_TRUE(snapshot.ok()) << snapshot.status();
     EXPECT_EQ(snapshot->progress.version(), step);
     for (const auto& server : snapshot->servers) EXPECT_THAT(server.state.span(), Each(step));
@@ -271,10 +271,10 @@ TEST(Snapshot, IsRefusedWhenTheNextOneHasBegun) {
   client::TrainingClient& client = workers[0]->client();
   const auto first = client.control().PlaceSnapshotMarker(), second = client.control().PlaceSnapshotMarker();
   ASSERT_TRUE(first.ok() && second.ok());
-  const auto late = client::ReadSnapshot(client.connection(), *first, kLimit);
+  const auto late = client::ReadSnapshot(client.connection(), *first, {kLimit});
   EXPECT_EQ(late.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(late.status().message()), HasSubstr("snapshot from ps/0 at host0:2222"));
-  EXPECT_TRUE(client::ReadSnapshot(client.connection(), *second, kLimit).ok());
+  EXPECT_TRUE(client::ReadSnapshot(client.connection(), *second, {kLimit}).ok());
 }
 
 // A worker was paused for longer than its lease.

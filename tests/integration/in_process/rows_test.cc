@@ -227,12 +227,12 @@ TEST_P(RowsTest, ASnapshotOfTablesMovesInPieces) {
   Start(GetParam(), 1);
   const FlatRows t(1, Rows{{0, {1, 2}}, {1, {3, 4}}, {2, {5, 6}}, {5, {7, 8}}}), u(2, Rows{{7, {1, 2, 3}}});
   ASSERT_TRUE(Step(0, {t.gradients(), u.gradients()}, {}).ok());
-  const auto taken = client().control().TakeSnapshot();
+  const auto taken = client().control().TakeSnapshot({});
   ASSERT_TRUE(taken.ok()) << taken.status();
   // The next step is not in it.
   ASSERT_TRUE(Step(0, {t.gradients(), u.gradients()}, {}).ok());
   TablesInMemory tables;
-  const auto snapshot = taken->read(std::chrono::seconds(10), &tables);
+  const auto snapshot = taken->read({std::chrono::seconds(10)}, &tables);
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_GT(tables.pieces(), 10);
 
@@ -259,10 +259,10 @@ TEST_P(RowsTest, AWriteReplacesTheTablesAndTheValues) {
   Start(GetParam(), 1);
   const FlatRows t(1, Rows{{0, {1, 2}}, {1, {3, 4}}, {5, {7, 8}}}), u(2, Rows{{7, {1, 2, 3}}});
   ASSERT_TRUE(Step(0, {t.gradients(), u.gradients()}, {}).ok());
-  const auto taken = client().control().TakeSnapshot();
+  const auto taken = client().control().TakeSnapshot({});
   ASSERT_TRUE(taken.ok()) << taken.status();
   TablesInMemory tables;
-  ASSERT_EQ(taken->read(std::chrono::seconds(10), &tables).status(), absl::OkStatus());
+  ASSERT_EQ(taken->read({std::chrono::seconds(10)}, &tables).status(), absl::OkStatus());
   const FlatRows later(1, Rows{{0, {9, 9}}, {3, {9, 9}}});
   ASSERT_TRUE(Step(0, {later.gradients(), u.gradients()}, {}).ok());
 

@@ -229,12 +229,12 @@ TEST(RingExchange, ASnapshotHasTheVersionAtWhichItWasTaken) {
   InitialiseChief(workers);
   ASSERT_TRUE(workers[0].Join().ok());
   ASSERT_TRUE(Step(workers[0], 0).ok());
-  const auto taken = workers[0].control().TakeSnapshot();
+  const auto taken = workers[0].control().TakeSnapshot({});
   ASSERT_TRUE(taken.ok());
   const std::vector<float> values(workers[0].steps().parameters().begin(),
                                   workers[0].steps().parameters().end());
   ASSERT_TRUE(Step(workers[0], 0).ok());
-  const auto snapshot = taken->read(std::chrono::seconds(1), nullptr);
+  const auto snapshot = taken->read({std::chrono::seconds(1)}, nullptr);
   ASSERT_TRUE(snapshot.ok());
   EXPECT_EQ(snapshot->progress.version(), 1);
   EXPECT_EQ(snapshot->job.run_id(), "run");

@@ -82,7 +82,7 @@ TEST(ModelState, ASnapshotKeepsTheValuesOfItsVersion) {
   const auto taken = state->TakeSnapshot();
   ASSERT_TRUE(taken.ok()) << taken.status();
   ASSERT_EQ(Apply(*state, {4, -4}), absl::OkStatus());
-  const auto snapshot = taken->read(std::chrono::seconds(1), nullptr);
+  const auto snapshot = taken->read({std::chrono::seconds(1)}, nullptr);
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_EQ(snapshot->job.run_id(), "run");
   EXPECT_THAT(snapshot->servers[0].state.span().subspan(0, 2), ElementsAre(8, 4));

@@ -18,7 +18,7 @@ class SlowCreator final : public ControlStub {
  public:
   explicit SlowCreator(Timeout& limit) : limit_(limit) {}
   absl::Status Call(const google::protobuf::MethodDescriptor& method, const google::protobuf::Message&,
-                    google::protobuf::Message* response, Timeout timeout) override {
+                    google::protobuf::Message* response, Timeout timeout, const StopCheck&) override {
     if (method.name() == "Connect") {
       auto& connected = dynamic_cast<v1::ConnectResponse&>(*response);
       connected.set_state(v1::STATE_EMPTY);
@@ -35,7 +35,7 @@ class SlowCreator final : public ControlStub {
 };
 
 class NoStreams final : public StreamFactory {
-  std::unique_ptr<FrameStream> Open(FrameHandler&) override { return nullptr; }
+  std::unique_ptr<FrameStream> Open(FrameHandler&, const StopCheck&) override { return nullptr; }
 };
 
 // Returns how long the chief waits for a server to create a variable of this many elements, and its message.

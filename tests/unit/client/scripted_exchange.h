@@ -106,7 +106,7 @@ class ScriptedControl final : public JobControl {
   absl::Status SetLearningRate(float) override { return absl::OkStatus(); }
   absl::Status EndTraining() override { return script_.Call("end-training"); }
   absl::Status Write(absl::Span<const float>, const TableOpener&) override { return absl::OkStatus(); }
-  absl::StatusOr<TakenSnapshot> TakeSnapshot() override {
+  absl::StatusOr<TakenSnapshot> TakeSnapshot(const StopCheck&) override {
     if (absl::Status failure = script_.Call("snapshot"); !failure.ok()) return failure;
     return TakenSnapshot{.version = steps_.version(), .read = nullptr};
   }

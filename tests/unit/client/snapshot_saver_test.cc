@@ -31,7 +31,8 @@ class SnapshotSaverTest : public testing::Test {
         .every = every.time,
         .clock = clock_,
         .save = [this](const TakenSnapshot& taken) { return save_(taken.version); },
-        .report = [this](const absl::Status& status) { reports_.emplace_back(status.message()); }});
+        .report = [this](const absl::Status& status) { reports_.emplace_back(status.message()); },
+        .stopped = [this] { return stopped_; }});
     saver_->CountFrom(version);
   }
   void StepTo(int64_t version) {
@@ -61,6 +62,7 @@ class SnapshotSaverTest : public testing::Test {
   test::FakeClock clock_;
   std::vector<std::string> reports_;
   std::function<absl::Status(int64_t)> save_ = [](int64_t) { return absl::OkStatus(); };
+  bool stopped_ = false;
   std::optional<SnapshotSaver> saver_;
 };
 
@@ -102,6 +104,25 @@ TEST_F(SnapshotSaverTest, OneIsTakenAtATime) {
   gate.Open();
   EXPECT_EQ(SaveNow(), absl::OkStatus());
   EXPECT_EQ(saver_->newest_version(), 2);
+  EXPECT_EQ(script_.Calls(), "snapshot");
+}
+
+TEST_F(SnapshotSaverTest, TheProgramMayEndAWaitAndTheSnapshotIsSaved) {
+  test::Gate gate;
+  bool saved = false;
+  save_ = [&](int64_t) {
+    saved = gate.Wait();
+    return absl::OkStatus();
+  };
+  Start({.updates = 1});
+  StepTo(1);
+  stopped_ = true;
+  EXPECT_EQ(SaveNow().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(saver_->AwaitIdle(TimePoint::max()).code(), absl::StatusCode::kCancelled);
+  gate.Open();
+  stopped_ = false;
+  EXPECT_EQ(SaveNow(), absl::OkStatus());
+  EXPECT_TRUE(saved);
   EXPECT_EQ(script_.Calls(), "snapshot");
 }
 

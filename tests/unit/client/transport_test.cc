@@ -20,7 +20,7 @@ class NamedCalls final : public ControlStub {
   NamedCalls(std::vector<std::string>& names, absl::Status status)
       : names_(names), status_(std::move(status)) {}
   absl::Status Call(const google::protobuf::MethodDescriptor& method, const google::protobuf::Message&,
-                    google::protobuf::Message*, Timeout) override {
+                    google::protobuf::Message*, Timeout, const StopCheck&) override {
     names_.push_back(std::string(method.full_name()));
     return status_;
   }
@@ -34,7 +34,7 @@ class NamedCalls final : public ControlStub {
 class LearningStreams final : public StreamFactory {
  public:
   explicit LearningStreams(std::vector<uint64_t>& learnt) : learnt_(learnt) {}
-  std::unique_ptr<FrameStream> Open(FrameHandler&) override { return nullptr; }
+  std::unique_ptr<FrameStream> Open(FrameHandler&, const StopCheck&) override { return nullptr; }
   void Learn(const v1::ConnectResponse& response) override { learnt_.push_back(response.incarnation()); }
 
  private:

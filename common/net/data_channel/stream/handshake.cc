@@ -1,10 +1,13 @@
 #include "common/net/data_channel/stream/handshake.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
 
+#include "common/core/clock.h"
 #include "common/core/status.h"
 #include "common/net/data_channel/socket/socket.h"
 #include "common/net/security/seal.h"
@@ -17,6 +20,7 @@ namespace {
 // answers at once.
 constexpr auto kClientsHandshake = std::chrono::seconds(10);
 constexpr auto kServersHandshake = std::chrono::seconds(5);
+constexpr auto kStopCheckEvery = std::chrono::milliseconds(100);
 
 template <typename T>
 absl::Span<char> RoomOf(T& value) {
@@ -45,6 +49,16 @@ std::unique_ptr<PeerMemory> StreamHandshake::OpenPeer(const DataHandshake& their
   return PeerMemory::Open(socket_.get(), theirs.probe);
 }
 
+absl::Status StreamHandshake::AwaitAnswer() const {
+  const TimePoint deadline = SteadyNow() + kServersHandshake;
+  while (options_.stopped && SteadyNow() < deadline) {
+    pollfd ready = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    if (poll(&ready, 1, static_cast<int>(kStopCheckEvery.count())) > 0) return absl::OkStatus();
+    if (options_.stopped()) return absl::CancelledError("stopped");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<StreamTerms> StreamHandshake::Request() {
   StreamTerms terms;
   DataHandshake handshake = Ours();
@@ -62,6 +76,7 @@ absl::StatusOr<StreamTerms> StreamHandshake::Request() {
   }
   CAIRN_RETURN_IF_ERROR(SendPassing(socket_, BytesOf(handshake), passed));
   DataHandshake answer;
+  CAIRN_RETURN_IF_ERROR(AwaitAnswer());
   CAIRN_RETURN_IF_ERROR(ReceivePassed(socket_, RoomOf(answer), kServersHandshake).status());
   if (answer.magic != DataHandshake::kMagic || answer.incarnation != handshake.incarnation ||
       answer.shared != handshake.shared) {

@@ -43,6 +43,8 @@ class StreamHandshake {
   absl::StatusOr<StreamTerms> Answer(DataReceiver& receiver);
 
  private:
+  // Waits until the answer begins to arrive; returns after the limit too. CANCELLED if the program wants.
+  absl::Status AwaitAnswer() const;
   DataHandshake Ours() const;
   std::unique_ptr<PeerMemory> OpenPeer(const DataHandshake& theirs) const;
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 
@@ -35,6 +36,9 @@ struct StreamOptions {
   // its first message does not arrive within `first_limit` of the start.
   std::chrono::milliseconds idle_limit = std::chrono::hours(24 * 365);
   std::chrono::milliseconds first_limit = std::chrono::hours(24 * 365);
+  // Client: polled ten times a second while the server has not answered the handshake; true ends the wait with
+  // CANCELLED. Null: only the limit of the handshake.
+  std::function<bool()> stopped{};
   // Whether payloads may be borrowed and mapped, in both directions, where memory is shared. Both ends must
   // set it.
   bool offers_memory = false;
