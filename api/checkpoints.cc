@@ -1,7 +1,6 @@
 #include "api/checkpoints.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <utility>
 
@@ -9,14 +8,12 @@
 #include "api/conversions.h"
 #include "common/core/status.h"
 #include "worker/checkpoint/run_proto.h"
-#include "worker/checkpoint/writer.h"
 #include "worker/tables/checkpointed_tables.h"
+#include "worker/tables/snapshot_checkpoint.h"
 #include "worker/tables/table_run.h"
 
 namespace cairn::api {
 namespace {
-
-constexpr auto kReadLimit = std::chrono::seconds(60);  // for a server's answer when its state is read
 
 const char* NameOf(Mode mode) {
   return mode == Mode::kSync ? "sync" : mode == Mode::kAsync ? "async" : "ssp";
@@ -126,32 +123,14 @@ absl::StatusOr<std::unique_ptr<client::TableSource>> Checkpoints::OpenTables(con
 }
 
 absl::Status Checkpoints::Write(const client::TakenSnapshot& taken) const {
-  const auto write = [&]() -> absl::Status {
-    CAIRN_ASSIGN_OR_RETURN(const auto writer,
-                           worker::CheckpointWriter::Begin(options_.checkpoint_directory, taken.version));
-    worker::TablesToCheckpoint tables(*writer);
-    CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read({.timeout = kReadLimit}, &tables));
-    std::vector<worker::ServerState> servers;
-    for (const client::Snapshot::Server& server : snapshot.servers) {
-      servers.push_back({.slices = server.slices, .state = server.state.span()});
-    }
-    CAIRN_ASSIGN_OR_RETURN(auto runs, worker::TablesOf(snapshot.job));
-    CAIRN_ASSIGN_OR_RETURN(
-        const std::string directory,
-        writer->Finish(worker::RunStateOf({.job = snapshot.job,
-                                           .progress = snapshot.progress,
-                                           .slots = snapshot.slots,
-                                           .mode = mode_,
-                                           .tables = std::move(runs)}),
-                       DescribeModel(job_), servers, {.max_to_keep = options_.checkpoints_to_keep}));
-    Report(absl::StrCat("saved ", directory));
-    return absl::OkStatus();
-  };
-  const absl::Status status = write();
-  if (!status.ok()) {
-    Report(absl::StrCat("the checkpoint of update ", taken.version, " was not written: ", status.message()));
-  }
-  return status;
+  const auto directory = worker::WriteCheckpoint(taken, {.directory = options_.checkpoint_directory,
+                                                         .mode = mode_,
+                                                         .model_json = DescribeModel(job_),
+                                                         .max_to_keep = options_.checkpoints_to_keep});
+  Report(directory.ok() ? absl::StrCat("saved ", *directory)
+                        : absl::StrCat("the checkpoint of update ", taken.version,
+                                       " was not written: ", directory.status().message()));
+  return directory.status();
 }
 
 }  // namespace cairn::api

@@ -13,7 +13,6 @@
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
 #include "worker/checkpoint/run_proto.h"
-#include "worker/checkpoint/writer.h"
 #include "worker/embedding/table_states.h"
 #include "worker/embedding/trained_tables.h"
 #include "worker/inputs/initial_values.h"
@@ -21,13 +20,12 @@
 #include "worker/model/model_difference.h"
 #include "worker/options/job.h"
 #include "worker/tables/checkpointed_tables.h"
+#include "worker/tables/snapshot_checkpoint.h"
 #include "worker/tables/table_run.h"
 
 namespace cairn::worker {
 namespace {
 
-// Limit for a server's answer when its state is read.
-constexpr auto kReadLimit = std::chrono::seconds(60);
 constexpr int64_t kMaxWorkers = 1 << 20;  // upper bound for a checkpoint's number of workers
 
 void LogSkipped(const absl::Status& damage) {
@@ -277,26 +275,16 @@ absl::Status Snapshots::Save(const client::TakenSnapshot& taken) const {
 absl::Status Snapshots::Write(const client::TakenSnapshot& taken) const {
   const TraceSpan::What what = {.step = taken.version};
   const TraceSpan save(trace_, TraceLane::kSnapshot, "save", what);
-  TraceSpan read(trace_, TraceLane::kSnapshot, "read", what);
-  CAIRN_ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Begin(options_.train_dir, taken.version));
-  TablesToCheckpoint tables(*writer);
-  CAIRN_ASSIGN_OR_RETURN(const client::Snapshot snapshot, taken.read({.timeout = kReadLimit}, &tables));
-  read.End();
-  const TraceSpan write(trace_, TraceLane::kSnapshot, "write", what);
-  if (faults_ != nullptr) faults_->Pass("snapshot");
-  std::vector<ServerState> servers;
-  for (const client::Snapshot::Server& server : snapshot.servers) {
-    servers.push_back({.slices = server.slices, .state = server.state.span()});
-  }
-  CAIRN_ASSIGN_OR_RETURN(auto runs, TablesOf(snapshot.job));
-  CAIRN_ASSIGN_OR_RETURN(
-      const std::string directory,
-      writer->Finish(RunStateOf({.job = snapshot.job,
-                                 .progress = snapshot.progress,
-                                 .slots = snapshot.slots,
-                                 .mode = options_.mode,
-                                 .tables = std::move(runs)}),
-                     model_.canonical_json(), servers, {.max_to_keep = options_.max_to_keep}));
+  std::optional<TraceSpan> part(std::in_place, trace_, TraceLane::kSnapshot, "read", what);
+  CAIRN_ASSIGN_OR_RETURN(const std::string directory,
+                         WriteCheckpoint(taken, {.directory = options_.train_dir,
+                                                 .mode = options_.mode,
+                                                 .model_json = model_.canonical_json(),
+                                                 .max_to_keep = options_.max_to_keep,
+                                                 .on_read = [&] {
+                                                   part.emplace(trace_, TraceLane::kSnapshot, "write", what);
+                                                   if (faults_ != nullptr) faults_->Pass("snapshot");
+                                                 }}));
   LogInfo("saved ", directory);
   return absl::OkStatus();
 }
