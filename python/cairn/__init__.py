@@ -13,8 +13,9 @@ import logging as _logging
 from cairn.environment import hide_ranks
 from cairn.errors import (ConnectionLost, DataDamaged, Error, InvalidArgument, JobEnded, MembershipLost, NoMemory, Refused,
                           StepTimeout)
-from cairn.job import Job, Result, init
+from cairn.job import Job, init
 from cairn.local import local, servers
+from cairn.steps import Result
 from cairn.tables import Table
 from cairn.variables import Variables, connect
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from cairn.job import Job
+    from cairn.steps import Steps
 
 _MAX_ITEMS_AHEAD = 64
 _NOT_SHUFFLED = 2**64 - 1  # in place of the seed, so that workers and checkpoints with another order are refused
@@ -72,28 +73,28 @@ class Batches:
     def look_ahead(self, on_next: Callable[[Any], None] | None) -> Iterator[Any]:
         """Iterates. Before a batch is yielded, on_next() gets the one that probably follows, or None. It may still go
         to another worker."""
-        job, session = self._job, self._job.session
-        job.settle_interrupted()  # a step of an earlier loop, which used its batch
-        if job.on_values is not None:
-            job.on_values()
+        steps, session = self._job.steps, self._job.session
+        steps.settle_interrupted()  # a step of an earlier loop, which used its batch
+        if steps.on_values is not None:
+            steps.on_values()
         load = self._load_here
         if self._num_workers > 0:
-            job.await_work()  # the processes begin with what is known
-            load = _Workers(job, self._order, self._loader).load
+            steps.await_work()  # the processes begin with what is known
+            load = _Workers(steps, self._order, self._loader).load
         loaded: dict[Item, Any] = {}  # the batch that probably follows
         while True:
-            job.await_work()
+            steps.await_work()
             if session.finished:
                 return
-            item = job.work_items()[0]
+            item = steps.work_items()[0]
             self._unused, self.epoch = item, item.epoch
             if item.examples == 0:
-                job.step_without_examples()
+                steps.without_examples()
                 continue
             batch = loaded.pop(item) if item in loaded else load(item)
             loaded = {}
             if on_next is not None:
-                following = next((other for other in job.work_items()[1:2] if other.examples), None)
+                following = next((other for other in steps.work_items()[1:2] if other.examples), None)
                 if following is not None:
                     loaded[following] = load(following)
                 on_next(loaded.get(following) if following is not None else None)
@@ -108,7 +109,7 @@ class Batches:
 
     def gone(self) -> bool:
         """Whether the current batch is not this worker's any more."""
-        return self._unused is not None and self._job.work_items()[:1] != [self._unused]
+        return self._unused is not None and self._job.steps.work_items()[:1] != [self._unused]
 
     def use(self) -> None:
         """A step with the current batch has ended."""
@@ -158,8 +159,8 @@ class _Workers:
     decide which examples count.
     """
 
-    def __init__(self, job: Job, order: _Order, make_loader: Callable[[Iterator[_Request]], Iterator[tuple[Item | None, Any]]]) -> None:
-        self._job = job
+    def __init__(self, steps: Steps, order: _Order, make_loader: Callable[[Iterator[_Request]], Iterator[tuple[Item | None, Any]]]) -> None:
+        self._steps = steps
         self._order = order
         self._asked: set[Item] = set()
         self._given: set[Item] = set()
@@ -176,7 +177,7 @@ class _Workers:
                 self._loaded[answered] = batch
         batch = self._loaded.pop(item)
         self._given.add(item)
-        known = set(self._job.work_items())
+        known = set(self._steps.work_items())
         for gone in self._loaded.keys() - known:
             del self._loaded[gone]
             self._asked.discard(gone)
@@ -187,7 +188,7 @@ class _Workers:
 
     def _requests(self) -> Iterator[_Request]:
         while True:
-            item = next((item for item in self._job.work_items() if item.examples and item not in self._asked), None)
+            item = next((item for item in self._steps.work_items() if item.examples and item not in self._asked), None)
             if item is None:
                 yield None, []
             else:

@@ -17,8 +17,9 @@ from typing import Any
 from cairn import _native
 from cairn._frameworks import framework
 from cairn.errors import InvalidArgument
-from cairn.job import Job, Result, native_variable
+from cairn.job import Job, native_variable
 from cairn.keras_optimizer import native_optimizer
+from cairn.steps import Result
 
 _jax: Any = framework("jax", "cairn.jax", "jax")
 _np: Any = framework("numpy", "cairn.jax", "numpy")
@@ -58,10 +59,11 @@ class Training:
         variables = [native_variable(name, _np.shape(leaf)) for name, leaf in zip(self._names, self._leaves, strict=True)]
         self.job = job
         self.result: Result | None = None  # of the last step
-        self._session = job.open(variables, rule, mode=mode, max_staleness=max_staleness, updates=updates,
-                                 first_values=fill)
+        self._steps = job.open(variables, rule, mode=mode, max_staleness=max_staleness, updates=updates,
+                               first_values=fill)
+        self._session = self._steps.session
         self._refresh()
-        job.on_values = self._refresh
+        self._steps.on_values = self._refresh
 
     @property
     def params(self) -> Any:
@@ -76,15 +78,15 @@ class Training:
         learning_rate: the chief's is in force from this update on, in place of the optimizer's; other workers' is
         ignored. A schedule of optax is a function that gives it: schedule(job.version).
         """
-        self.job.settle_interrupted()
-        weight = (self.job.batch_examples or 1) if examples is None else examples
+        self._steps.settle_interrupted()
+        weight = (self._steps.batch_examples or 1) if examples is None else examples
         for index, gradient in enumerate(self._checked(grads)):
             self._session.gradients(index)[:] = _numbers(gradient).reshape(-1)
         if learning_rate is not None and self.job.is_chief:
             group = _native.GroupSettings()
             group.learning_rate = float(learning_rate)
             self._session.set_groups([group])
-        self.result = self.job.step(lambda: self.job.begin_step(weight))
+        self.result = self._steps.make(lambda: self._steps.begin(weight))
         self._refresh()
         return self._params
 

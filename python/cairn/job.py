@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cairn import _native, cluster, progress
 from cairn._options import connect_options, seconds, whole
-from cairn.batches import Batches, Dataset, Item
-from cairn.errors import Error, InvalidArgument, MembershipLost, Refused, code_number
+from cairn.batches import Batches, Dataset
+from cairn.errors import Error, InvalidArgument, Refused
 from cairn.keras_optimizer import native_optimizer
+from cairn.steps import Result, Ring, Steps
 from cairn.tables import Exchange, OpenTable, Table
 
 if TYPE_CHECKING:
@@ -29,17 +29,6 @@ _Batch = TypeVar("_Batch")
 _MODES = {"sync": _native.Mode.SYNC, "async": _native.Mode.ASYNC, "ssp": _native.Mode.BOUNDED_STALENESS}
 _ENCODINGS = {"float32": _native.Encoding.FLOAT32, "bfloat16": _native.Encoding.BFLOAT16,
               "float16": _native.Encoding.FLOAT16}
-
-
-class Result(NamedTuple):
-    """The servers' decision about a step."""
-
-    # "accepted", "stale" (computed from values that are too old, or from a batch that has gone to another worker),
-    # "finished" (the job is over), or "rejoined": this worker was lost and has joined again, and the gradient is in the
-    # update unless the round closed without it.
-    outcome: str
-    version: int  # updates in the values after the step
-    staleness: int  # updates between the values that were used and this update
 
 
 def init(servers: str | Sequence[str] | None = None, *, worker: int | None = None, workers: int | None = None,
@@ -98,22 +87,11 @@ class Job:
         self._description = description
         self._options = options
         self._peers = list(peers)
-        self._ring: _native.AllReduce | None = None  # in place of a session, with mode="allreduce"
-        self._session: _native.Session | None = None
-        self._exchange: Exchange | None = None
-        self._counted_at_values = 0  # _counted() when the program got its values
-        self._lost: str | None = None  # the outcome of the next step, if those values are gone
+        self._membership: Steps | Ring | None = None  # Ring: mode="allreduce"
         self._names: dict[str, int] = {}
         self._shapes: list[tuple[int, ...]] = []
         self._closed = False
-        self._batches: Batches | None = None
-        self._unsettled = False  # a step was sent, and its end was not waited for
-        # Callbacks of an integration: after values have been fetched, after this worker has joined again while it read
-        # rows, and for a step without examples.
-        self.on_values: Callable[[], None] | None = None
-        self.on_recovery: Callable[[], None] | None = None
-        self.on_empty_step: Callable[[], None] | None = None
-        self.on_join_others: Callable[[], None] | None = None  # with mode="allreduce": at the end
+        self._batches: Batches | None = None  # until the job begins
 
     # --- Who this is ---
 
@@ -141,7 +119,7 @@ class Job:
 
     def open(self, variables: Sequence[_native.Variable], optimizer: _native.Optimizer, *, mode: str,
              max_staleness: int | None = None, updates: int = 0, skip_empty_updates: bool = False,
-             tables: Sequence[Table] = (), first_values: Callable[[npt.NDArray[np.float32]], None] | None = None) -> _native.Session:
+             tables: Sequence[Table] = (), first_values: Callable[[npt.NDArray[np.float32]], None] | None = None) -> Steps:
         """Joins the job with these variables. For integrations such as cairn.torch; start() is for arrays.
 
         skip_empty_updates: a round without examples changes neither values nor the optimizer's state.
@@ -165,23 +143,23 @@ class Job:
         description.max_staleness = -1 if max_staleness is None else max_staleness
         description.updates = updates
         description.skip_empty_updates = skip_empty_updates
-        self._session = _native.Session(description, self._options, first_values, _log.info)
-        self._exchange = Exchange(self._session, description.tables)
-        self._exchange.on_recovery = self._on_recovery
+        session = _native.Session(description, self._options, first_values, _log.info)
         self._names = {variable.name: i for i, variable in enumerate(variables)}
         self._shapes = [tuple(variable.shape) for variable in variables]
-        self._got_values()
+        self._membership = Steps(session, description, self.worker, self._batches)
+        self._batches = None
         _open_jobs.add(self)
-        return self._session
+        return self._membership
 
     def _check_not_begun(self) -> None:
-        if self._session is not None or self._ring is not None or self._closed:
+        if self._membership is not None or self._closed:
             raise Refused("this job has begun already: each job has one model; call init() again for another")
 
     def open_all_reduce(self, variables: Sequence[_native.Variable], description: str, save: Callable[[], bytes],
-                        load: Callable[[bytes], None]) -> _native.AllReduce:
+                        load: Callable[[bytes], None], join_others: Callable[[], None]) -> _native.AllReduce:
         """Joins the other workers without servers. For integrations such as cairn.torch: `save` and `load` are for the
-        state that a worker takes over from another, and workers with another `description` are refused."""
+        state that a worker takes over from another, and workers with another `description` are refused. `join_others`,
+        at the end, takes part in the others' steps until no worker has more."""
         self._check_not_begun()
         if not self._peers:
             raise InvalidArgument("mode 'allreduce' needs the addresses of the workers: init(peers=...), CAIRN_WORKERS or TF_CONFIG")
@@ -197,18 +175,28 @@ class Job:
         options.reuse_port = "CAIRN_REUSE_PORT" in os.environ
         options.step_timeout, options.lease = self._options.step_timeout, self._description.lease
         options.description = description
-        self._ring = _native.AllReduce(self._description, options, save, load, _log.info)
+        ring = _native.AllReduce(self._description, options, save, load, _log.info)
+        self._membership = Ring(ring, join_others)
         _open_jobs.add(self)
-        return self._ring
+        return ring
+
+    @property
+    def steps(self) -> Steps:
+        """For integrations: the steps on the servers. Raises Refused before start() or cairn.torch.distribute()."""
+        membership = self._begun()
+        if isinstance(membership, Ring):
+            raise Refused("mode 'allreduce' has no servers")
+        return membership
+
+    def _begun(self) -> Steps | Ring:
+        if self._membership is None:
+            raise Refused("the job has not begun: call start() or cairn.torch.distribute() first")
+        return self._membership
 
     @property
     def session(self) -> _native.Session:
         """The connection. Raises Refused before start() or cairn.torch.distribute()."""
-        if self._ring is not None:
-            raise Refused("mode 'allreduce' has no servers")
-        if self._session is None:
-            raise Refused("the job has not begun: call start() or cairn.torch.distribute() first")
-        return self._session
+        return self.steps.session
 
     def start(self, values: Mapping[str, npt.ArrayLike], optimizer: Any = "SGD", *, mode: str = "sync",
               max_staleness: int | None = None, updates: int = 0,
@@ -246,42 +234,11 @@ class Job:
         default_collate in a program that uses torch, else the list. num_workers: processes that load batches ahead, by
         a DataLoader of torch, with `loader_options`.
         """
-        if self._session is not None or self._ring is not None or self._batches is not None:
+        if self._membership is not None or self._batches is not None:
             raise Refused("job.batches() is called once, before start() or cairn.torch.distribute()")
         self._batches = Batches(self, dataset, batch_size, epochs=epochs, seed=seed, shuffle=shuffle, collate_fn=collate_fn,
                                 num_workers=num_workers, options=loader_options)
         return self._batches
-
-    def work_items(self) -> list[Item]:
-        """The items of job.batches() that are assigned to this worker; the next step is made from the first one."""
-        return [Item(item.epoch, item.first, item.count) for item in self.session.work_items]
-
-    @property
-    def batch_examples(self) -> int | None:
-        """The number of examples in the current batch of job.batches(). None without batches."""
-        if self._batches is None:
-            return None
-        items = self.session.work_items
-        return items[0].count if items else 0
-
-    def await_work(self) -> None:
-        """Waits until there is an item in work_items() or the job has finished."""
-        session = self.session
-        if not session.finished and not session.work_items:
-            self._recovering(session.await_work)
-            self._got_values()
-            if self.on_values is not None:
-                self.on_values()
-
-    def step_without_examples(self) -> None:
-        """Takes part in a round for which job.batches() has no examples."""
-        if self.on_empty_step is not None:
-            self.on_empty_step()
-            return
-        self.exchange.push([])
-        self.step(lambda: self.begin_step(0))
-        if self.on_values is not None:
-            self.on_values()
 
     # --- Steps with arrays ---
 
@@ -291,11 +248,11 @@ class Job:
         for the update. By default `examples` is the number of the current batch of batches(), or 1. A variable that is
         not in `gradients` has a gradient of zeros. With 0 examples, takes part in the round without a gradient. rows:
         {table: (ids, gradients [id][element])}; gradients of an id that occurs twice are added."""
-        session = self.session
-        self.settle_interrupted()
-        if self.lost:
-            return self.leave_out()
-        weight = (self.batch_examples or 1) if examples is None else examples
+        steps, session = self.steps, self.session
+        steps.settle_interrupted()
+        if steps.lost:
+            return steps.leave_out()
+        weight = (steps.batch_examples or 1) if examples is None else examples
         import numpy as np
         unknown = gradients.keys() - self._names.keys()
         if unknown:
@@ -310,8 +267,8 @@ class Job:
                 raise InvalidArgument(f"the gradient of {name!r} has the shape {list(gradient.shape)}, the variable "
                                       f"{list(self._shapes[index])}")
             place[:] = gradient.reshape(-1)
-        self.exchange.push([self._row_gradients(name, *of_table) for name, of_table in (rows or {}).items()])
-        return self.step(lambda: self.begin_step(weight))
+        steps.exchange.push([self._row_gradients(name, *of_table) for name, of_table in (rows or {}).items()])
+        return steps.make(lambda: steps.begin(weight))
 
     def _row_gradients(self, name: str, ids: npt.ArrayLike,
                        gradients: npt.ArrayLike) -> tuple[int, npt.NDArray[np.int64], npt.NDArray[np.float32]]:
@@ -325,113 +282,9 @@ class Job:
                                   f"{table.width}")
         return number, flat, np.ascontiguousarray(array.reshape(flat.size, table.width))
 
-    # --- Steps of integrations ---
-
-    def step(self, begin: Callable[[], None]) -> Result:
-        """Makes one step. `begin` calls begin_step(); it is called again if the step was lost with a server or with
-        this worker's membership and must be repeated, as it was then."""
-        begin()
-        self.exchange.send()
-        return self.finish_step(begin)
-
-    def begin_step(self, examples: int) -> None:
-        """session.begin_step(), with the current batch if there are batches."""
-        if self._batches is not None and not self.session.finished:
-            self._batches.check_unused()
-        self.session.begin_step(examples)
-
-    def finish_step(self, begin: Callable[[], None]) -> Result:
-        """The end of step(), after `begin` was called and exchange.send()."""
-        items = self.work_items()[:1]
-        self._unsettled = True
-        while True:
-            try:
-                result = self.session.finish_step()
-                assert result is not None
-                outcome, staleness = result.outcome.name.lower(), result.staleness
-            except MembershipLost as failure:
-                self._recover(failure)
-                if not self._values_are_gone() and self.work_items()[:1] == items:
-                    begin()
-                    self.exchange.send()
-                    continue
-                outcome, staleness = self._outcome_of_lost_step(), 0
-            self._end_step()
-            return Result(outcome, self.session.version, staleness)
-
-    @property
-    def lost(self) -> bool:
-        """Whether this worker has joined again while it read rows, and has other values than the program's gradient
-        belongs to: leave_out() takes the place of the step."""
-        return self._lost is not None
-
-    def leave_out(self) -> Result:
-        """Gives up the current batch, and pushes nothing. The batch comes again, or goes to another worker."""
-        assert self._lost is not None
-        self.exchange.push([])
-        self.exchange.forget()
-        result = Result(self._lost, self.session.version, 0)
-        self._end_step()
-        return result
-
-    def _end_step(self) -> None:
-        self._unsettled = False
-        self._got_values()
-        if self._batches is not None:
-            self._batches.use()
-
-    def _got_values(self) -> None:
-        self._lost, self._counted_at_values = None, self._counted()
-
-    def _counted(self) -> int:
-        """A number by which a step that was counted, or taken back, is known after a recovery."""
-        return self.session.version if self._description.mode == _native.Mode.SYNC else self.session.position
-
-    def _values_are_gone(self) -> bool:
-        return self.session.finished or self._counted() != self._counted_at_values
-
-    def _on_recovery(self) -> None:
-        """This worker has joined again while it read rows."""
-        if self._values_are_gone() or (self._batches is not None and self._batches.gone()):
-            self._lost = self._outcome_of_lost_step()
-        if self.on_recovery is not None:
-            self.on_recovery()
-
-    def _outcome_of_lost_step(self) -> str:
-        if self.session.finished:
-            return "finished"
-        if self._counted() > self._counted_at_values:
-            return "rejoined"
-        if self._counted() < self._counted_at_values:
-            _log.warning("the servers lost their values and went back to the checkpoint of version %d", self.session.version)
-        return "stale"
-
-    def _recover(self, failure: MembershipLost) -> None:
-        self.session.recover(code_number(failure), str(failure))
-
-    def settle_interrupted(self) -> None:
-        """Waits for the end of a step that was sent and then interrupted, for example by Ctrl-C."""
-        if not self._unsettled:
-            return
-        self.settle()
-        self._end_step()
-        _log.warning("an interrupted step has ended; the gradients of this one belong to the values before it")
-
-    def _recovering(self, call: Callable[[], None]) -> None:
-        """Makes a call that may be repeated, and recovers if a server or this worker's membership is lost."""
-        while True:
-            try:
-                return call()
-            except MembershipLost as failure:
-                self._recover(failure)
-
     def pull(self) -> dict[str, npt.NDArray[np.float32]]:
         """Fetches and returns the current values: {name: a copy}."""
-        self.settle_interrupted()
-        self._recovering(self.session.pull)
-        self._got_values()
-        if self.on_values is not None:
-            self.on_values()
+        self.steps.pull()
         return self._values()
 
     @property
@@ -460,11 +313,7 @@ class Job:
     @property
     def exchange(self) -> Exchange:
         """For integrations: the exchange of rows. Raises Refused before start() or cairn.torch.distribute()."""
-        if self._ring is not None:
-            raise Refused("embedding tables need servers: mode 'allreduce' has none")
-        if self._exchange is None:
-            raise Refused("the job has not begun: call start() or cairn.torch.distribute() first")
-        return self._exchange
+        return self.steps.exchange
 
     @property
     def tables(self) -> dict[str, OpenTable]:
@@ -490,17 +339,17 @@ class Job:
     @property
     def version(self) -> int:
         """The number of updates in the values."""
-        return self.session.version if self._ring is None else self._ring.version
+        return self._begun().version
 
     @property
     def position(self) -> int:
         """The number of this worker's next step, also after a resume: a program may choose its examples by it."""
-        return self.session.position if self._ring is None else self._ring.version
+        return self._begun().position
 
     @property
     def finished(self) -> bool:
         """Whether the job has made its last update."""
-        return self._ring is None and self.session.finished
+        return self._begun().finished
 
     def save_checkpoint(self) -> None:
         """On the chief: saves a checkpoint to train_dir now, and returns when it is on the disk."""
@@ -518,49 +367,21 @@ class Job:
         """Leaves the job with all work done: the chief waits for the other workers, saves a checkpoint if it has a
         train_dir, and ends the servers. With `error`, the job ends with that failure for all workers. A second call
         does nothing."""
-        session = self._end()
-        if session is None:
-            self._close_ring(error)
+        membership = self._end()
+        if membership is None:
             return
-        if error is not None:
-            _open_jobs.discard(self)
-            session.leave(_native.LeaveReason.FAILED, f"worker/{self.worker}: {error}")
-            return
-        self.settle()
-        self._recovering(session.end)
+        if error is None:
+            membership.end()
         _open_jobs.discard(self)
+        if error is not None:
+            membership.leave(str(error))
 
-    def _end(self) -> _native.Session | None:
-        """The session that is to be left; None: there is nothing to do."""
-        self._closed = True
-        # Nothing keeps a job that the program has forgotten.
-        self._batches = self.on_values = self.on_recovery = self.on_empty_step = None
-        if self._session is None or not self._session.made_in_this_process or self not in _open_jobs:
+    def _end(self) -> Steps | Ring | None:
+        """The membership that is to be left; None: there is nothing to do."""
+        self._closed, self._batches = True, None
+        if self._membership is None or not self._membership.made_in_this_process or self not in _open_jobs:
             return None
-        return self._session
-
-    def _close_ring(self, error: BaseException | str | None) -> None:
-        if self._ring is None or not self._ring.made_in_this_process or self not in _open_jobs:
-            return
-        join_others, self.on_join_others = self.on_join_others, None
-        if error is not None:
-            self._ring.leave(_native.LeaveReason.FAILED, str(error))
-        else:
-            if join_others is not None:
-                join_others()
-            self._ring.end()
-        _open_jobs.discard(self)
-
-    def settle(self) -> None:
-        """Cancels a step that was begun, and waits for the end of one that was sent and interrupted."""
-        with contextlib.suppress(Refused):  # there is none, or it was sent
-            self.session.cancel_step()
-            return
-        try:
-            with contextlib.suppress(Refused):  # there is none
-                self.session.finish_step()
-        except MembershipLost as failure:
-            self._recover(failure)
+        return self._membership
 
     @property
     def closed(self) -> bool:
@@ -569,13 +390,10 @@ class Job:
 
     def abandon(self) -> None:
         """Leaves the job, which goes on without this worker. Best effort."""
-        session = self._end()
-        if session is not None:
+        membership = self._end()
+        if membership is not None:
             _open_jobs.discard(self)
-            session.leave(_native.LeaveReason.STOPPED)
-        elif self._ring is not None and self._ring.made_in_this_process and self in _open_jobs:
-            _open_jobs.discard(self)
-            self._ring.leave(_native.LeaveReason.STOPPED)
+            membership.leave(None)
 
     def __enter__(self) -> Job:
         return self

@@ -46,7 +46,7 @@ def main():
     with cairn.local(ps=1) as job:
         model = torch.nn.Linear(1, 1, bias=False)
         optimizer = cairn.torch.distribute(torch.optim.SGD(model.parameters(), lr=0.01), model, job)
-        clocked = job._session = Clocked(job.session)
+        clocked = job.steps.session = Clocked(job.session)
         example = torch.ones(1, 1)
         for _ in range(args.rounds + 1):  # the first one warms up
             wall = processor = clocked.waited = 0.0
@@ -59,7 +59,7 @@ def main():
                 processor += time.thread_time() - used
             for name, seconds in zip(figures, (wall, processor, processor - clocked.waited)):
                 figures[name].append(seconds / args.steps * 1e6)
-        job._session = clocked._session
+        job.steps.session = clocked._session
     for name, each in figures.items():
         print(f"step(): {statistics.median(each[1:]):.0f} ({min(each[1:]):.0f} to {max(each[1:]):.0f}) µs of {name}")
 

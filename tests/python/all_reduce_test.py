@@ -4,8 +4,10 @@
 import contextlib
 import copy
 import io
+import logging
 import os
 import pathlib
+import signal
 import sys
 import unittest
 from unittest import mock
@@ -13,7 +15,7 @@ from unittest import mock
 import support  # noqa: F401
 import torch
 from harness import reserve_port
-from support import SECONDS, assert_same, loss_of, make_data, make_model
+from support import SECONDS, assert_same, digest, loss_of, make_data, make_model
 from workers_test import JobTest
 
 import cairn
@@ -194,6 +196,47 @@ class OneWorkerTest(unittest.TestCase):
             with self.assertRaisesRegex(cairn.Refused, "'0.weight' was changed after"):
                 optimizer.step()
 
+    def test_an_update_that_was_interrupted_is_made_by_the_next_step_or_refused(self):
+        model = make_model(norm=False)
+        with alone() as job:
+            optimizer = cairn.torch.distribute(optim.SGD(model.parameters(), 0.1), model, job, mode="allreduce", max_grad_norm=1.0)
+            reference = copy.deepcopy(model)
+            with mock.patch.object(optimizer, "_ring", wraps=optimizer._ring) as ring:
+                ring.await_sent.side_effect = KeyboardInterrupt
+                loss_of(model, *make_data(seed=0)).backward()
+                with self.assertRaises(KeyboardInterrupt):
+                    optimizer.step()
+            assert_same(self, model, reference, rtol=0, atol=0)
+            loss_of(model, *make_data(seed=1)).backward()
+            with self.assertLogs("cairn", "WARNING"):
+                optimizer.step()
+            theirs = optim.SGD(reference.parameters(), 0.1)
+            late = copy.deepcopy(reference)  # the values of the second gradient
+            for of_gradient, seed in ((reference, 0), (late, 1)):
+                theirs.zero_grad()
+                loss_of(of_gradient, *make_data(seed=seed)).backward()
+                for parameter, computed in zip(reference.parameters(), of_gradient.parameters()):
+                    parameter.grad = computed.grad
+                nn.utils.clip_grad_norm_(reference.parameters(), 1.0)
+                theirs.step()
+            assert_same(self, model, reference)
+            with mock.patch.object(optimizer._inner, "step", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+                optimizer.step()
+            with self.assertRaisesRegex(cairn.Refused, "was interrupted, and this worker's values may differ"):
+                optimizer.step()
+            job.abandon()
+
+
+@contextlib.contextmanager
+def log_to(handler):
+    logger = logging.getLogger("cairn")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
 
 class WorkersTest(JobTest):
 
@@ -245,6 +288,35 @@ class WorkersTest(JobTest):
                 self.assertTrue(workers[lost].wait(2 * SECONDS))
                 workers[lost] = self.start_worker(lost, "--schedule")
                 self.assertEqual([report[2] for report in self.reports(workers)], [undisturbed[0][2]] * 2)
+
+    def test_a_recovery_that_ctrl_c_interrupts_begins_again_with_the_next_step(self):
+        undisturbed = self.reports([self.start_worker(worker) for worker in range(2)])
+        self.setUp()
+        lost = self.start_worker(1, "--die", "6:forward")
+        model = make_model(norm=False)
+        interrupted = []
+
+        class Interrupt(logging.Handler):
+            def emit(self, record):
+                if "connecting again" in record.getMessage() and len(interrupted) < 2:
+                    os.kill(os.getpid(), signal.SIGINT)
+        with log_to(Interrupt()), mock.patch.dict(os.environ, {"CAIRN_REUSE_PORT": "1"}), \
+                cairn.init(peers=self.addresses, worker=0, connect_timeout=SECONDS, step_timeout=SECONDS) as job:
+            optimizer = cairn.torch.distribute(optim.Adam(model.parameters(), 0.05), model, job, mode="allreduce")
+            while job.position < STEPS:
+                inputs, labels = (part[:32] for part in make_data(seed=job.position))
+                optimizer.zero_grad()
+                loss_of(model, inputs, labels).backward()
+                try:
+                    optimizer.step(examples=32)
+                except KeyboardInterrupt:
+                    interrupted.append(job.position)
+                    if len(interrupted) == 2:
+                        self.assertTrue(lost.wait(SECONDS))
+                        back = self.start_worker(1)
+        self.assertEqual(interrupted, [6, 6])
+        self.assertEqual(self.reports([back])[0][2], undisturbed[1][2])
+        self.assertEqual(digest(model), undisturbed[0][2])
 
     def test_a_worker_that_does_not_come_back_is_an_error_within_the_limit(self):
         workers = [self.start_worker(i, "--connect_timeout", 25, *(["--die", "6:step"] if i else [])) for i in range(2)]

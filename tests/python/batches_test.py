@@ -27,7 +27,7 @@ class BatchesTest(unittest.TestCase):
                 job.start({"w": [0.]}, "SGD")
                 found = []
                 for batch in batches:
-                    self.assertEqual(job.batch_examples, len(batch))
+                    self.assertEqual(job.steps.batch_examples, len(batch))
                     found.append((batches.epoch, batch))
                     job.push({"w": [1.]})
                 self.assertEqual(job.stats()["examples"], 10 * options.get("epochs", 1))

@@ -5,14 +5,13 @@ Its place comes from the environment (CAIRN_SERVERS, RANK, WORLD_SIZE).
 """
 
 import argparse
-import hashlib
 import os
 import signal
 
 import cairn
 import cairn.torch
 import torch
-from support import SECONDS, loss_of, make_data, make_model
+from support import SECONDS, digest, loss_of, make_data, make_model
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--mode", default="sync")
@@ -37,11 +36,6 @@ def die(step, where):
     if options.die == f"{step}:{where}" and not os.path.exists(marker):
         open(marker, "w", encoding="ascii").close()
         os.kill(options.kill or os.getpid(), signal.SIGKILL)
-
-
-def digest(model):
-    values = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
-    return hashlib.sha256(values.numpy().tobytes()).hexdigest()
 
 
 model = make_model(norm=False)

@@ -1,6 +1,7 @@
 """Servers, models and data for the tests of the Python package."""
 
 import contextlib
+import hashlib
 import pathlib
 import sys
 
@@ -43,6 +44,11 @@ def make_data(examples=64, seed=2):
 
 def loss_of(model, inputs, labels):
     return torch.nn.functional.cross_entropy(model(inputs), labels)
+
+
+def digest(model):
+    values = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    return hashlib.sha256(values.numpy().tobytes()).hexdigest()
 
 
 def assert_same(test, model, reference, rtol=1e-5, atol=5e-7):

@@ -2,12 +2,16 @@
 """Gradients on a GPU: the order of copies and announcements with a stand-in for torch.cuda, and a real GPU if there is
 one."""
 
+import contextlib
 import copy
+import threading
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import torch
-from support import local, loss_of, make_data, make_model
+from support import SECONDS, local, loss_of, make_data, make_model  # first: it finds the harness
+from harness import reserve_port
 
 import cairn
 import cairn.torch
@@ -74,6 +78,8 @@ class FakeCuda:
         return self
 
     def cudaHostRegister(self, address, size, flags):
+        if address in self.registered:
+            return 712  # cudaErrorHostMemoryAlreadyRegistered
         self.registered[address] = size
         return self.code
 
@@ -115,7 +121,7 @@ class DeviceCopiesTest(unittest.TestCase):
         self.assertEqual(self.cuda.waits, 1)
 
     def test_memory_is_pinned_as_long_as_it_is_used(self):
-        self.assertTrue(self.copies.pinned)
+        self.assertTrue(self.copies.memory.pinned)
         for tensor in self.memory:
             self.assertTrue(any(begin <= tensor.data_ptr() and tensor.data_ptr() + tensor.nbytes <= begin + size
                                 for begin, size in self.cuda.registered.items()))
@@ -132,8 +138,17 @@ class DeviceCopiesTest(unittest.TestCase):
     def test_memory_that_cannot_be_pinned_is_said(self):
         with self.assertLogs("cairn", "WARNING") as logs:
             copies = DeviceCopies(torch.device("cpu"), self.memory, self.announced.append, FakeCuda(code=1))
-        self.assertFalse(copies.pinned)
+        self.assertFalse(copies.memory.pinned)
         self.assertIn("cannot be pinned", logs.output[0])
+
+
+@contextlib.contextmanager
+def stand_in(fast):
+    cuda = FakeCuda(fast)
+    with mock.patch("cairn.torch.gradients.is_on_gpu", lambda tensor: True), \
+            mock.patch("cairn.torch.gradients.is_plain", lambda tensor: False), \
+            mock.patch("cairn.torch.gradients.DeviceCopies", lambda *args: DeviceCopies(*args, cuda)):
+        yield cuda
 
 
 class StandInTest(unittest.TestCase):
@@ -149,18 +164,60 @@ class StandInTest(unittest.TestCase):
     def test_the_values_are_those_without_a_gpu(self):
         expected = self.values()
         for fast in (False, True):
-            cuda = FakeCuda(fast)
-            with mock.patch("cairn.torch.optimizer.is_on_gpu", lambda tensor: True), \
-                    mock.patch("cairn.torch.optimizer.is_plain", lambda tensor: False), \
-                    mock.patch("cairn.torch.optimizer.DeviceCopies", lambda *args: DeviceCopies(*args, cuda)):
+            with stand_in(fast) as cuda:
                 for value, wanted in zip(self.values(), expected, strict=True):
                     self.assertTrue(torch.equal(value, wanted))
             self.assertGreater(len(cuda.events), 5 * 4)
 
+    def all_reduced(self, check_backward=contextlib.nullcontext):
+        """The values of two workers."""
+        addresses = [f"127.0.0.1:{reserve_port(self)}" for _ in range(2)]
+        models = [make_model() for _ in range(2)]
+
+        def worker(number):
+            model = models[number]
+            inputs, labels = (part.chunk(2)[number] for part in make_data())
+            with cairn.init(peers=addresses, worker=number, connect_timeout=SECONDS, step_timeout=SECONDS) as job:
+                optimizer = cairn.torch.distribute(torch.optim.Adam(model.parameters(), 0.01), model, job, mode="allreduce",
+                                                   max_grad_norm=1.0)
+                for _ in range(5):
+                    optimizer.zero_grad()
+                    with check_backward():
+                        loss_of(model, inputs, labels).backward()
+                    optimizer.step()
+            return [tensor.clone() for tensor in model.state_dict().values()]
+        with mock.patch.dict("os.environ", {"CAIRN_REUSE_PORT": "1"}), ThreadPoolExecutor(2) as pool:
+            first, second = pool.map(worker, range(2))
+        self.assertTrue(all(map(torch.equal, first, second)))
+        return first
+
+    def test_all_reduce_gives_the_values_without_a_gpu_and_waits_for_no_copy_in_backward(self):
+        expected = self.all_reduced()
+        waits = threading.local()
+        for fast in (False, True):
+            with stand_in(fast) as cuda:
+                synchronize = Event.synchronize
+
+                def counted(event, synchronize=synchronize):
+                    self.assertFalse(getattr(waits, "in_backward", False))
+                    synchronize(event)
+
+                @contextlib.contextmanager
+                def backward():
+                    waits.in_backward = True
+                    yield
+                    waits.in_backward = False
+                with mock.patch.object(Event, "synchronize", counted):
+                    values = self.all_reduced(backward)
+                for value, wanted in zip(values, expected, strict=True):
+                    self.assertTrue(torch.equal(value, wanted))
+            self.assertGreater(len(cuda.events), 2 * 5 * 4)
+            self.assertGreater(cuda.waits, 0)
+
     def test_parameters_on_two_devices_are_refused(self):
         model = make_model()
         model[0].to("meta")
-        with mock.patch("cairn.torch.optimizer.is_on_gpu", lambda tensor: True), local() as job, \
+        with mock.patch("cairn.torch.gradients.is_on_gpu", lambda tensor: True), local() as job, \
                 self.assertRaisesRegex(cairn.InvalidArgument, "the model is on cpu, meta: start a worker for each GPU"):
             cairn.torch.distribute(torch.optim.SGD(model.parameters(), 0.1), model, job)
 

@@ -281,10 +281,10 @@ class AgainstTorchTest(unittest.TestCase):
             model.embedding(torch.tensor([7])).sum().backward()
 
             def interrupted(*_):
-                job._unsettled = True  # as finish_step() does
+                job.steps._unsettled = True  # as finish() does
                 job.session.finish_step(datetime.timedelta(milliseconds=1))
                 raise KeyboardInterrupt
-            with mock.patch.object(job, "finish_step", interrupted), self.assertRaises(KeyboardInterrupt):
+            with mock.patch.object(job.steps, "finish", interrupted), self.assertRaises(KeyboardInterrupt):
                 optimizer.step()
             model.embedding(torch.tensor([8])).sum().backward()
             optimizer.step()

@@ -226,13 +226,13 @@ class TorchTest(unittest.TestCase):
                         started.wait(SECONDS)
                     model(torch.ones(1, 1)).sum().backward()
                     if job.worker == 0 and step == 0:
-                        finish = job.finish_step
+                        finish = job.steps.finish
 
                         def interrupted(begin):
-                            job.finish_step = finish
-                            job._unsettled = True
+                            job.steps.finish = finish
+                            job.steps._unsettled = True
                             raise KeyboardInterrupt
-                        job.finish_step = interrupted
+                        job.steps.finish = interrupted
                         with self.assertRaises(KeyboardInterrupt):
                             optimizer.step()
                         started.set()

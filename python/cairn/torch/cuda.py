@@ -13,6 +13,21 @@ import torch
 _log = logging.getLogger("cairn")
 
 
+class PinnedMemory:
+    """Pins the memory of tensors, and keeps it allocated, as long as the object exists."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor], cuda: Any) -> None:
+        self._tensors = list(tensors)
+        self._runtime = cuda.cudart()
+        self.pinned = all([self._pin(*extent) for extent in _extents(tensors)])
+
+    def _pin(self, address: int, size: int) -> bool:
+        if int(self._runtime.cudaHostRegister(address, size, 0)) != 0:
+            return False
+        weakref.finalize(self, self._runtime.cudaHostUnregister, address)
+        return True
+
+
 class DeviceCopies:
     """Copies between CUDA tensors and the memory of a session, which it pins. Gradients are copied on a stream of their
     own, beside the backward pass; each is announced when its copy is complete.
@@ -28,23 +43,19 @@ class DeviceCopies:
         self._stream = cuda.Stream(device)
         self._pending: collections.deque[tuple[Any, int, torch.Tensor]] = collections.deque()
         self._values_copied: Any = None  # an event
-        self._memory = list(memory)  # stays allocated while it is pinned
-        self.pinned = all([self._pin(*extent) for extent in _extents(memory)])
-        if not self.pinned:
+        self.memory = PinnedMemory(memory, cuda)
+        if not self.memory.pinned:
             _log.warning("the memory of gradients and values cannot be pinned: copies to and from %s wait", device)
 
-    def _pin(self, address: int, size: int) -> bool:
-        runtime = self._cuda.cudart()
-        if int(runtime.cudaHostRegister(address, size, 0)) != 0:
-            return False
-        weakref.finalize(self, runtime.cudaHostUnregister, address)
-        return True
+    def pin(self, memory: Sequence[torch.Tensor]) -> PinnedMemory:
+        """More memory, from which values are copied."""
+        return PinnedMemory(memory, self._cuda)
 
     def send(self, index: int, gradient: torch.Tensor, memory: torch.Tensor) -> None:
         """Begins to copy the gradient of variable `index`. It must not change until it is announced."""
         self._stream.wait_stream(self._cuda.current_stream(gradient.device))
         with self._cuda.stream(self._stream):
-            memory.copy_(gradient, non_blocking=self.pinned)
+            memory.copy_(gradient, non_blocking=self.memory.pinned)
             event = self._cuda.Event()
             event.record(self._stream)
         self._pending.append((event, index, gradient))
@@ -66,9 +77,11 @@ class DeviceCopies:
             self._values_copied.synchronize()
 
     def cancel(self) -> None:
-        """Waits for the copies of gradients, and announces none."""
+        """Waits for all copies, and announces no gradient."""
         while self._pending:
             self._pending.popleft()[0].synchronize()
+        if self._values_copied is not None:
+            self._values_copied.synchronize()
 
     def values_installed(self) -> None:
         """Copies of values to the device have been begun, on its current stream."""

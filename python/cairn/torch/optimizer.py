@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
@@ -13,18 +12,16 @@ from torch.utils.dlpack import from_dlpack
 
 from cairn import _native
 from cairn.errors import InvalidArgument, MembershipLost, Refused
-from cairn.job import Job, Result
+from cairn.job import Job
 from cairn.torch.all_reduce import AllReduceOptimizer
-from cairn.torch.cuda import DeviceCopies
 from cairn.torch.embedding import Lookups, check_no_tables
+from cairn.torch.gradients import Gradient, SendingOptimizer, gpu_of
 from cairn.torch.rules import Rule
-from cairn.torch.tensors import check_type, floating_buffers, is_on_gpu, is_plain, weakly
+from cairn.torch.tensors import check_type, floating_buffers
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-_log = logging.getLogger("cairn")
 
 # [parameter group]: the learning rate and the other numbers; [trained parameter]: whether the update may change it.
 _Settings = tuple[list[tuple[float | None, dict[str, float]]], list[bool]]
@@ -83,26 +80,19 @@ def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Jo
                                 buffers=buffers, updates=updates, eager=eager, skip_unused=skip_unused)
 
 
-class _Parameter:
-    """A parameter of the model, or a buffer: its variable, and the views of the memory that travels."""
+class _Parameter(Gradient):
+    """A parameter of the model, or a buffer, and the views of the memory that travels."""
 
     def __init__(self, name: str, tensor: torch.Tensor, index: int, group: int | None) -> None:
-        self.name = name
-        self.tensor = tensor
-        self.index = index  # of the variable
+        super().__init__(name, tensor, index)
         self.group = group  # of the optimizer's parameter groups; None: not trained
-        self.gradient: torch.Tensor = tensor  # set by attach()
-        self.values: tuple[torch.Tensor, torch.Tensor] = (tensor, tensor)
-        self.in_place = isinstance(tensor, torch.nn.Parameter) and is_plain(tensor)
+        self.values: tuple[torch.Tensor, torch.Tensor] = (tensor, tensor)  # set by attach()
         self.installed = (0, 0)  # data_ptr() and _version of the tensor when the values were installed
         self.used = True  # whether it had a gradient in the last step
-        self.usual_backwards = 0  # gradients that a step adds up, as seen in the last one
-        self.backwards = 0  # in this step
-        self.sent: tuple[torch.Tensor, int] | None = None  # tensor.grad and its _version when it was sent in this step
 
     def attach(self, session: _native.Session) -> None:
         shape = self.tensor.shape
-        self.gradient = from_dlpack(session.gradients(self.index)).view(shape)
+        self.memory = from_dlpack(session.gradients(self.index)).view(shape)
         first, second = (from_dlpack(session.values(place, self.index)).view(shape) for place in (0, 1))
         self.values = (first, second)
 
@@ -115,11 +105,11 @@ class _Parameter:
         else:
             with torch.no_grad():
                 # Copies from pinned memory do not wait: DeviceCopies.values_installed().
-                self.tensor.copy_(self.values[place], non_blocking=is_on_gpu(self.tensor))
+                self.tensor.copy_(self.values[place], non_blocking=self.on_gpu)
         self.installed = (self.tensor.data_ptr(), self.tensor._version)
 
 
-class DistributedOptimizer(torch.optim.Optimizer):
+class DistributedOptimizer(SendingOptimizer):
     """Made by distribute(). Learning-rate schedulers take it as they take any optimizer; what they and the program
     change in `param_groups` on the chief is in force on the servers from the step on.
 
@@ -131,28 +121,22 @@ class DistributedOptimizer(torch.optim.Optimizer):
     after it was sent (by clip_grad_norm_: use max_grad_norm), or values that the program wrote into a parameter.
     """
 
-    # torch.amp.GradScaler then leaves it to step() to divide by the scale and to leave out a step with infinities.
-    _step_supports_amp_scaling = True
+    _trained: list[_Parameter]
+    _averaged: list[_Parameter]
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Job, *, mode: str,
                  max_staleness: int | None, max_grad_norm: float | None, buffers: str, updates: int, eager: bool,
                  skip_unused: bool, rule: Rule | None = None) -> None:
         self._rule = Rule(optimizer) if rule is None else rule
-        if buffers not in ("mean", "local"):
-            raise InvalidArgument(f"buffers is {buffers!r}, must be 'mean' or 'local'")
         _check_no_state(optimizer.state)
-        super().__init__(optimizer.param_groups, optimizer.defaults)
-        self.job = job
-        self.result: Result | None = None  # of the last step
-        self.examples: int | None = None  # of a step() that is called without them, as the loops of other libraries do
-        self._eager = eager
+        super().__init__(optimizer, job, eager)
         self._skip_unused = skip_unused
         self._parameters = _parameters(model, self.param_groups)
-        self._buffers = [] if buffers == "local" else _buffers(model, len(self._parameters))
-        self._all = [*self._parameters, *self._buffers]
+        self._averaged = [_Parameter(name, tensor, len(self._parameters) + i, None)
+                          for i, (name, tensor) in enumerate(floating_buffers(model, buffers))]
+        self._all = [*self._parameters, *self._averaged]
         self._trained = [p for p in self._parameters if p.group is not None]
-        self._by_tensor = {id(p.tensor): p for p in self._trained}
-        gpu = _gpu_of(p.tensor for p in self._trained)
+        gpu = gpu_of(self._trained)
         variables = [_variable(p) for p in self._all]
         self._begins = [0, *itertools.accumulate(variable.num_elements for variable in variables)]
         for number, parameter in enumerate(self._trained):
@@ -162,64 +146,30 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 variable.group = len(self._trained)
         self._groups = max(variable.group for variable in variables) + 1
         self._lookups = Lookups(model, optimizer)
-        self._session = job.open(variables, self._description(max_grad_norm), mode=mode, max_staleness=max_staleness,
-                                 updates=updates, skip_empty_updates=True, tables=self._lookups.tables,
-                                 first_values=self._write_first_values)
-        job.on_values, job.on_recovery, job.on_empty_step = self._install, self._on_recovery, self._step_without_examples
-        self._lookups.attach(job.exchange)
+        self._steps = steps = job.open(variables, self._description(max_grad_norm), mode=mode, max_staleness=max_staleness,
+                                       updates=updates, skip_empty_updates=True, tables=self._lookups.tables,
+                                       first_values=self._write_first_values)
+        self._session = steps.session
+        steps.on_values, steps.on_recovery, steps.on_empty_step = self._install, self._on_recovery, self._step_without_examples
+        self._lookups.attach(steps.exchange)
         # The rate that the rows of tables follow, that of the first parameter group; None: unknown.
         self._rate = self._rule.base_rate(self.param_groups[0]) if job.version == 0 else None
-        self._examples = 1  # of the last step: the next one probably has as many
-        self._begun: tuple[int, _Settings] | None = None  # of the step in progress
         self._last_settings: _Settings | None = None  # as the session knows them
         self._described_at = -1  # the version of the last state_dict()
         for parameter in self._all:
             parameter.attach(self._session)
-        self._copies = None if gpu is None else self._make_copies(gpu)
+        self._watch(gpu, others=[values for p in self._all for values in p.values])
         self._install()
-        for parameter in self._trained:
-            frozen = not parameter.tensor.requires_grad
-            parameter.tensor.requires_grad_()  # torch registers hooks for no others; it may be unfrozen later
-            hook = weakly(self._on_gradient)
-            parameter.tensor.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
-            parameter.tensor.requires_grad_(not frozen)
-
-    def _make_copies(self, gpu: torch.device) -> DeviceCopies:
-        memory = [tensor for p in self._all for tensor in (p.gradient, *p.values)]
-        return DeviceCopies(gpu, memory, self._session.announce)
 
     # --- The loop ---
 
-    def step(self, closure: Callable[[], Any] | None = None, examples: int | None = None) -> Any:
-        """Ends a step: waits for the update and puts the new values in place.
-
-        examples: the number of examples of this worker's gradient, which is their mean: its weight in the update. By
-        default it is the attribute `examples`, if the program has set it, or the number in the current batch of
-        job.batches(); without either, all workers' gradients have the same weight. With 0 the gradient does not count.
-        Returns what `closure` returns.
-        """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        if examples is None:
-            examples = self.examples if self.examples is not None else self.job.batch_examples or 1
-        weight = self._weight(examples)
-        self._finish(weight)
-        return loss
-
-    def _weight(self, examples: int) -> int:
-        """The examples of the step; 0 if a GradScaler has found an infinity."""
-        if isinstance(examples, bool) or int(examples) != examples or examples < 0:
-            raise InvalidArgument(f"examples is {examples!r}, must be a whole number of at least 0")
-        found = getattr(self, "found_inf", None)
-        return 0 if found is not None and (bool(found) or not self._lookups.finite()) else int(examples)
+    def _found_infinity(self) -> bool:
+        return super()._found_infinity() or (getattr(self, "found_inf", None) is not None and not self._lookups.finite())
 
     def _finish(self, examples: int) -> None:
-        if self.job.lost:
+        if self._steps.lost:
             self._leave_out()
             return
-        scale = getattr(self, "grad_scale", None)
         if hasattr(self, "found_inf"):
             self._send_late("a GradScaler scales the gradients")
         self._check_unchanged()
@@ -232,15 +182,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._cancel()
         if self._begun is None:
             self._begin(examples, settings)
-        for parameter in self._trained:
-            if parameter.sent is None:
-                self._copy_gradient(parameter, scale)
-        for buffer in self._buffers:
-            buffer.gradient.copy_(buffer.tensor)
-        if self._copies is not None:
-            self._copies.finish()
-        self._lookups.collect(scale)
-        self.job.exchange.send()
+        self._copy_rest()
+        self._lookups.collect(getattr(self, "grad_scale", None))
+        self._steps.exchange.send()
         try:
             self._await_update(examples, settings)
         except BaseException:  # the gradients have been sent, and may still be: the next ones are others
@@ -248,14 +192,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
             super().zero_grad()
             raise
         finally:
-            for parameter in self._trained:
-                parameter.sent = None
-                parameter.usual_backwards, parameter.backwards = parameter.backwards, 0
+            self._count_backwards()
         self._examples = examples or self._examples
 
     def _await_update(self, examples: int, settings: _Settings) -> None:
+        if self._copies is not None:
+            self._copies.finish()
         try:  # if the step must be repeated, all gradients are where they were
-            self.result = self.job.finish_step(lambda: self._begin_step(examples, settings))
+            self.result = self._steps.finish(lambda: self._begin_step(examples, settings))
         finally:
             self._begun = None
         self._end_step()
@@ -263,12 +207,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _step_without_examples(self) -> None:
         settings = self._settings(ended=False)
         self._begin(0, settings)
-        self.job.exchange.push([])
-        self.job.exchange.send()
+        self._steps.exchange.push([])
+        self._steps.exchange.send()
         self._await_update(0, settings)
 
     def _begin(self, examples: int, settings: _Settings) -> None:
-        self.job.settle_interrupted()
+        self._steps.settle_interrupted()
         self._begin_step(examples, settings)
 
     def _begin_step(self, examples: int, settings: _Settings) -> None:
@@ -276,7 +220,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._session.set_groups(self._group_settings(settings))
             self._last_settings = settings
         self._set_rate_of_rows(settings)
-        self.job.begin_step(examples)
+        self._steps.begin(examples)
         self._begun = (examples, settings)
 
     def _set_rate_of_rows(self, settings: _Settings) -> None:
@@ -289,18 +233,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _on_recovery(self) -> None:
         """This worker has joined again while it read rows: a step that had begun is lost, and values have changed."""
-        self._begun = None
         if self._copies is not None:
             self._copies.cancel()
-        for parameter in self._trained:
-            parameter.sent = None
+        self._forget()
         self._install()
 
     def _leave_out(self) -> None:
         """Ends a step whose batch belongs to other values than the current ones, because this worker has joined again
         while it read rows. Nothing of it is pushed."""
         self._cancel()
-        self.result = self.job.leave_out()
+        self.result = self._steps.leave_out()
         for parameter in self._trained:
             parameter.backwards = 0
         self._end_step()
@@ -315,67 +257,27 @@ class DistributedOptimizer(torch.optim.Optimizer):
         super().zero_grad(set_to_none)
         self._lookups.zero_grad()
 
-    def _send_late(self, reason: str) -> None:
-        """From now on, step() sends all gradients."""
-        if self._eager:
-            self._eager = False
-            _log.info("%s: step() sends the gradients from now on", reason)
-        self._cancel()
-
-    def _cancel(self) -> None:
-        """Takes back what this step has sent: step() sends it again."""
-        if self._begun is not None:
-            if self._copies is not None:
-                self._copies.cancel()
-            self._session.cancel_step()
-            self._begun = None
-            for parameter in self._trained:
-                parameter.sent = None
-
     # --- Gradients ---
 
-    def _on_gradient(self, tensor: torch.Tensor) -> None:
-        """A backward() has added to the gradient of `tensor`."""
-        if self.job.closed:
-            return
-        parameter = self._by_tensor[id(tensor)]
-        parameter.backwards += 1
-        if parameter.sent is not None:  # one more than usual
-            self._cancel()
-        if not self._eager or self.job.lost or parameter.backwards != parameter.usual_backwards:
-            return
-        if self._begun is None:
-            self._begin(self.job.batch_examples or self._examples, self._settings(ended=False))
-        assert tensor.grad is not None
-        if self._copies is not None and is_on_gpu(tensor) and not tensor.grad.is_sparse:
-            self._copies.send(parameter.index, tensor.grad, parameter.gradient)
-        else:
-            self._copy_gradient(parameter, None)
-            self._session.announce(parameter.index)
-        parameter.sent = (tensor.grad, tensor.grad._version)
+    def _batch_examples(self) -> int | None:
+        return self._steps.batch_examples
 
-    def _copy_gradient(self, parameter: _Parameter, scale: torch.Tensor | None) -> None:
-        gradient = parameter.tensor.grad
-        if gradient is None:
-            parameter.gradient.zero_()
-            return
-        if gradient.is_sparse:
-            gradient = gradient.to_dense()
-        if gradient is not parameter.gradient:
-            parameter.gradient.copy_(gradient)
-        if scale is not None:
-            parameter.gradient.div_(scale.to(parameter.gradient.device))
-        if parameter.in_place:
-            parameter.tensor.grad = parameter.gradient
+    def _begin_early(self) -> None:
+        self._begin(self._steps.batch_examples or self._examples, self._settings(ended=False))
+
+    def _announce(self, index: int) -> None:
+        self._session.announce(index)
+
+    def _take_back(self) -> None:
+        self._session.cancel_step()
+
+    def _holds_back(self) -> bool:
+        return self._steps.lost
 
     def _check_unchanged(self) -> None:
         """Raises Refused if what was sent, or what the servers sent, was changed here."""
+        self._check_sent()
         for parameter in self._parameters:
-            if parameter.sent is not None and (parameter.tensor.grad is not parameter.sent[0]
-                                               or parameter.sent[0]._version != parameter.sent[1]):
-                self._cancel()
-                raise Refused(f"the gradient of {parameter.name!r} was changed after it had been sent: limit norms by "
-                              "distribute(max_grad_norm=...), or send by step(): distribute(eager=False)")
             if (parameter.tensor.data_ptr(), parameter.tensor._version) != parameter.installed:
                 self._cancel()
                 raise Refused(f"the program has changed the values of {parameter.name!r}, which are the servers': load values "
@@ -433,7 +335,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         described = super().state_dict()
         if self.job.closed or not self.job.is_chief:
             return described
-        self.job.settle_interrupted()
+        self._steps.settle_interrupted()
         self._cancel()  # step() sends the gradients again
         slots, updates = self._session.optimizer_state()
         arrays = {name: torch.from_numpy(array) for name, array in slots.items()}
@@ -456,19 +358,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
             _check_no_state(state_dict["state"])
         super().load_state_dict({**state_dict, "state": {}})
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        if hasattr(self, "_session"):
-            raise Refused("the parameters of a job are fixed: give all parameter groups to the optimizer before distribute()")
-        super().add_param_group(param_group)
-
-
-def _gpu_of(tensors: Iterable[torch.Tensor]) -> torch.device | None:
-    """The GPU that has these tensors, or some of them. None: they are in the memory of the host."""
-    devices = {tensor.device for tensor in tensors if is_on_gpu(tensor)}
-    if len(devices) > 1:
-        raise InvalidArgument(f"the model is on {', '.join(sorted(map(str, devices)))}: start a worker for each GPU")
-    return devices.pop() if devices else None
-
 
 def _parameters(model: torch.nn.Module, groups: Iterable[dict[str, Any]]) -> list[_Parameter]:
     group_of = {id(tensor): number for number, group in enumerate(groups) for tensor in group["params"]}
@@ -479,10 +368,6 @@ def _parameters(model: torch.nn.Module, groups: Iterable[dict[str, Any]]) -> lis
     if group_of:
         raise InvalidArgument(f"the optimizer has {len(group_of)} parameters that the model does not have")
     return found
-
-
-def _buffers(model: torch.nn.Module, first: int) -> list[_Parameter]:
-    return [_Parameter(name, tensor, first + i, None) for i, (name, tensor) in enumerate(floating_buffers(model))]
 
 
 def _check_no_state(state: Any) -> None:

@@ -18,8 +18,13 @@ def check_type(name: str, tensor: torch.Tensor) -> None:
         raise InvalidArgument(f"{name!r} is {tensor.dtype}, must be float32, bfloat16 or float16: servers compute in float32")
 
 
-def floating_buffers(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """The buffers that are averaged, such as those of BatchNorm, after a check of their types."""
+def floating_buffers(model: torch.nn.Module, buffers: str) -> list[tuple[str, torch.Tensor]]:
+    """The buffers that are averaged, such as those of BatchNorm, after a check of their types. buffers: of
+    distribute()."""
+    if buffers not in ("mean", "local"):
+        raise InvalidArgument(f"buffers is {buffers!r}, must be 'mean' or 'local'")
+    if buffers == "local":
+        return []
     floating = [(name, tensor) for name, tensor in model.named_buffers() if tensor.is_floating_point()]
     for name, tensor in floating:
         check_type(name, tensor)
