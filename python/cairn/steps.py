@@ -14,8 +14,7 @@ from cairn.tables import Exchange
 
 _log = logging.getLogger("cairn")
 
-_OUTCOMES = {outcome: outcome.name.lower() for outcome in (_native.Outcome.ACCEPTED, _native.Outcome.STALE,
-                                                           _native.Outcome.FINISHED)}
+_ACCEPTED = _native.Outcome.ACCEPTED  # compared by identity: an enum's hash and name take a microsecond
 
 
 class Result(NamedTuple):
@@ -102,7 +101,8 @@ class Steps:
             try:
                 result = self.session.finish_step()
                 assert result is not None
-                outcome, staleness = _OUTCOMES[result.outcome], result.staleness
+                outcome = "accepted" if result.outcome is _ACCEPTED else result.outcome.name.lower()
+                staleness = result.staleness
             except MembershipLost as failure:
                 self.recover(failure)
                 if not self._values_are_gone() and self._current_item() == items:

@@ -262,6 +262,9 @@ class Exchange:
         """The step has begun: sends the gradients, and the ids of the rows that it shall bring."""
         if self._gradients:
             self.session.push_rows(self._gradients)
+        if not self._next:
+            self._wanted_for, self._wanted = {}, {}
+            return
         self._wanted_for = {number: ahead for number, ahead in self._next.items() if len(ahead.ids)}
         self._wanted = {number: self._memory(number, ahead.ids) for number, ahead in self._wanted_for.items()}
         if self._wanted:

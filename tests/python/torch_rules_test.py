@@ -8,6 +8,7 @@ import torch
 from support import assert_same, local
 
 import cairn.torch
+from cairn.torch.rules import Rule
 
 STEPS = 50
 optim, schedules = torch.optim, torch.optim.lr_scheduler
@@ -102,6 +103,29 @@ class RulesTest(unittest.TestCase):
         for make, words in ((lambda p: Mine(p, 0.1), "Mine"), (optim.LBFGS, "LBFGS")):
             with local() as job, self.assertRaisesRegex(cairn.InvalidArgument, words):
                 cairn.torch.distribute(make(model.parameters()), model, job)
+
+
+class NumbersTest(unittest.TestCase):
+
+    def test_numbers_follow_every_kind_of_change(self):
+        optimizer = torch.optim.Adam([torch.nn.Parameter(torch.ones(1))])
+        group, rule = optimizer.param_groups[0], Rule(optimizer)
+        group["betas"] = [0.5, 0.75]
+
+        def check(**expected):
+            self.assertEqual({key: value for key, value in rule.hyperparameters(group).items() if key in expected}, expected)
+        check(beta1=0.5, beta2=0.75, eps=1e-8, amsgrad=0)
+        group["betas"][0] = 0.25
+        check(beta1=0.25)
+        group["betas"] = (torch.tensor(0.5), 0.75)
+        check(beta1=0.5)
+        group["betas"][0].fill_(0.125)
+        check(beta1=0.125)
+        group["betas"] = (0.5, 0.75)
+        check(beta1=0.5)
+        self.assertIs(rule.hyperparameters(group), rule.hyperparameters(group))
+        group["eps"], group["amsgrad"] = 0.5, True
+        check(beta1=0.5, eps=0.5, amsgrad=1)
 
 
 if __name__ == "__main__":

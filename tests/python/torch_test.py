@@ -18,6 +18,7 @@ import support  # noqa: F401
 import torch
 from support import SECONDS, assert_same, local, loss_of, make_data, make_model
 from torch.distributed import checkpoint
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import cairn
 import cairn.torch
@@ -378,6 +379,31 @@ class TorchTest(unittest.TestCase):
             loss.backward()
             optimizer.step()
         self.check(lambda: make_model(norm=False), step)
+
+    def test_hooks_and_profilers_see_the_steps(self):
+        model = make_model(norm=False)
+        inputs, labels = make_data()
+        seen = []
+        with local() as job:
+            optimizer = cairn.torch.distribute(optim.SGD(model.parameters(), 0.1), model, job)
+
+            def step():
+                optimizer.zero_grad()
+                loss_of(model, inputs, labels).backward()
+                optimizer.step()
+            step()
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+                step()
+            names = {event.key for event in profile.key_averages()}
+            self.assertLessEqual({"Optimizer.step#DistributedOptimizer.step", "Optimizer.zero_grad#DistributedOptimizer.zero_grad"}, names)
+            hooks = [optimizer.register_step_pre_hook(lambda *_: seen.append("before")),
+                     optimizer.register_step_post_hook(lambda *_: seen.append("after")),
+                     register_optimizer_step_post_hook(lambda *_: seen.append("after all"))]
+            step()
+            for hook in hooks:
+                hook.remove()
+            step()
+        self.assertEqual(seen, ["before", "after", "after all"])
 
     def test_parameters_of_16_bits(self):
         model = make_model(norm=False).bfloat16()

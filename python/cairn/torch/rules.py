@@ -34,6 +34,7 @@ class Rule:
         for key in optimizer.defaults:
             if key not in _KEYS and key not in _IMPLEMENTATION and key != "lr":
                 raise InvalidArgument(f"{kind.__name__}: the servers do not know the option {key!r}")
+        self._known: dict[int, tuple[list[Any], dict[str, float]]] = {}  # [id of a group]: its values, and as numbers
         # AdamW's decay is decoupled by its name.
         self._keys = [key for key in _KEYS if key in optimizer.defaults
                       and not (kind is torch.optim.AdamW and key == "decoupled_weight_decay")]
@@ -54,14 +55,22 @@ class Rule:
         return float(group["lr"])
 
     def hyperparameters(self, group: Mapping[str, Any]) -> dict[str, float]:
-        """The numbers of a parameter group but its learning rate."""
+        """The numbers of a parameter group but its learning rate. Not to be changed: it is the same object until one of
+        them changes."""
+        raw = [group[key] for key in self._keys]
+        known = self._known.get(id(group))
+        if known is not None and known[0] == raw:
+            return known[1]
         numbers: dict[str, float] = {}
-        for key in self._keys:
+        fixed = True  # none of them can be changed in place
+        for key, value in zip(self._keys, raw, strict=True):
             names = _KEYS[key]
-            if isinstance(names, tuple):
-                numbers.update(zip(names, map(float, group[key])))
-            else:
-                numbers[names] = float(group[key])
+            parts = value if isinstance(names, tuple) else (value,)
+            numbers.update(zip(names if isinstance(names, tuple) else (names,), map(float, parts)))
+            fixed = fixed and not any(isinstance(part, (list, torch.Tensor)) for part in (value, *parts))
+        self._known.pop(id(group), None)
+        if fixed:
+            self._known[id(group)] = raw, numbers
         return numbers
 
     def state(self, slots: Mapping[str, torch.Tensor], updates: int, group: Mapping[str, Any]) -> dict[str, torch.Tensor]:
