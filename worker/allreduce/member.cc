@@ -187,11 +187,10 @@ absl::StatusOr<v1::GreetResponse> Member::GreetRight(int64_t ring_epoch, const W
                                    return limit.Check(Fault(ring_epoch));
                                  },
                              .judge =
-                                 [&](const v1::GreetResponse& response) {
-                                   auto judged = JudgeEpoch(name(right()), ring_epoch, response.ring_epoch());
-                                   if (!judged.ok())
-                                     BreakTo(ring_epoch, response.ring_epoch(), judged.status());
-                                   return judged;
+                                 [&](const v1::GreetResponse& answer) {
+                                   auto says = JudgeEpoch(name(right()), ring_epoch, answer.ring_epoch());
+                                   if (!says.ok()) BreakTo(ring_epoch, answer.ring_epoch(), says.status());
+                                   return says;
                                  },
                              .wait =
                                  [&](TimePoint until) {
