@@ -82,8 +82,8 @@ class ControlStub {
 class StreamFactory {
  public:
   virtual ~StreamFactory() = default;
-  // `handler` must outlive the stream. Waits for a server for some seconds, unless `stopped`: then the stream may be one
-  // on which nothing arrives.
+  // `handler` must outlive the stream. Waits for a server for some seconds, unless `stopped`: then nothing may
+  // arrive on the stream.
   virtual std::unique_ptr<FrameStream> Open(FrameHandler& handler, const StopCheck& stopped) = 0;
   // Takes the server's answer to Connect, which announces the address of its data channel.
   virtual void Learn(const v1::ConnectResponse& /*response*/) {}

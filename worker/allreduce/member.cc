@@ -42,7 +42,8 @@ v1::GreetRequest GreetingOf(const Member::Options& options) {
   return request;
 }
 
-// Whether a neighbour at ring epoch `there` forms ring epoch `here`: empty, or what it waits for. ABORTED if `here` is over.
+// Whether a neighbour at ring epoch `there` forms ring epoch `here`: empty, or the reason to wait. ABORTED if `here` is
+// over.
 absl::StatusOr<std::string> JudgeEpoch(const std::string& neighbour, int64_t here, int64_t there) {
   if (there == here) return "";
   if (there < here) return absl::StrCat("it is still at ring epoch ", there);

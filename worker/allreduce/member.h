@@ -44,8 +44,8 @@
 
 namespace cairn::allreduce {
 
-// The end of a wait: its deadline, or a flag that another thread sets, which is noticed within 0.5 s, or within 2 s while
-// the right neighbour does not answer. The flag may be null.
+// The end of a wait: its deadline, or a flag that another thread sets, which is noticed within 0.5 s, or within 2 s
+// while the right neighbour does not answer. The flag may be null.
 struct WaitLimit {
   // `fault`, or CANCELLED if the flag is set and the wait would go on.
   absl::Status Check(const absl::Status& fault) const;
@@ -76,8 +76,8 @@ class Member final : public RingHost {
   Member(Options options, std::unique_ptr<RingPeer> right);
   ~Member() override;
 
-  // Forms the ring, and tries again while links break. Calls `mine` for this worker's state at every attempt. UNAVAILABLE
-  // at the deadline, naming the workers that were not reached or have not connected, or CANCELLED: another call may join
+  // Forms the ring, and tries again while links break. Calls `mine` for this worker's state at every attempt.
+  // UNAVAILABLE at the deadline, naming the workers not reached or not connected, or CANCELLED: another call may join
   // them. FAILED_PRECONDITION if the neighbours' jobs differ; or the reason given to Interrupt() or by a failed worker.
   absl::StatusOr<Agreement> Form(const std::function<v1::RingState()>& mine, const WaitLimit& limit)
       ABSL_LOCKS_EXCLUDED(mutex_);

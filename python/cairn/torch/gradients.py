@@ -60,7 +60,7 @@ class SendingOptimizer(torch.optim.Optimizer):
 
     @staticmethod
     def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
-        """The wrapper that torch puts around step(): for hooks, and to name it for a profiler. That takes a tenth of the
+        """The wrapper that torch puts around step(), for hooks, and to name it for a profiler. It takes a good part of the
         time of a small step, which is saved where there are neither hooks nor a profiler."""
         wrapped = torch.optim.Optimizer.profile_hook_step(func)
 
@@ -137,8 +137,8 @@ class SendingOptimizer(torch.optim.Optimizer):
     # --- Gradients ---
 
     def _watch(self, gpu: torch.device | None, others: Iterable[torch.Tensor] = ()) -> None:
-        """The job has been joined: gradients are sent from now on. others: more memory between which and the GPU tensors
-        are copied."""
+        """The job has been joined: gradients are sent from now on. others: more memory from which tensors are copied to
+        the GPU."""
         self._by_tensor = {id(gradient.tensor): gradient for gradient in self._trained}
         if gpu is not None:
             memory = [*(gradient.memory for gradient in (*self._trained, *self._averaged)), *others]
@@ -238,8 +238,8 @@ class SendingOptimizer(torch.optim.Optimizer):
 
 
 def _is_observed(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether there are hooks of step(), of this optimizer or of all, or a profiler runs. True if that is unknown: some of
-    it has no public name."""
+    """Whether there are hooks of step(), of this optimizer or of all, or a profiler runs. True if that is unknown: some
+    of it has no public name."""
     of_all = (getattr(_torch_optimizer, f"_global_optimizer_{when}_hooks", True) for when in ("pre", "post"))
     return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks or any(of_all)
                 or getattr(torch.autograd, "_profiler_enabled", lambda: True)())
