@@ -60,7 +60,7 @@ class SendingOptimizer(torch.optim.Optimizer):
 
     @staticmethod
     def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
-        """The wrapper that torch puts around step(), for hooks, and to name it for a profiler. It takes a good part of the
+        """The wrapper that torch puts around step(), for hooks, and to name it for a profiler. It takes much of the
         time of a small step, which is saved where there are neither hooks nor a profiler."""
         wrapped = torch.optim.Optimizer.profile_hook_step(func)
 
