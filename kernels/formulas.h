@@ -180,8 +180,7 @@ struct LabelSmoothing {
   CAIRN_HOST_DEVICE float operator()(float target) const { return target * keep + add; }
 };
 inline LabelSmoothing MakeSmoothing(const LossParams& params) {
-  const double ignorant =
-      params.kind == LossKind::kBinaryCrossentropy ? 0.5 : 1 / static_cast<double>(params.width);
+  const double ignorant = IsBinary(params.kind) ? 0.5 : 1 / static_cast<double>(params.width);
   return {.keep = static_cast<float>(1 - params.label_smoothing),
           .add = static_cast<float>(params.label_smoothing * ignorant)};
 }
@@ -223,6 +222,36 @@ CAIRN_HOST_DEVICE inline float ProbabilityLossGradient(float output, float sum, 
   return sum_of_unclipped_targets / sum - (IsClipped(output / sum) ? 0.0f : target / output);
 }
 
+// The categorical focal cross entropy, of probabilities p that are divided by their sum, then clipped. A class's term is
+// Value(clip(p)), to be multiplied by Share(). The gradient with respect to the output k is (s_k - sum_j s_j p_j)
+// times 1 / sum for outputs that are probabilities and p_k for logits, where s is Share() times Slope(), and 0 where p
+// is clipped.
+struct CategoricalFocal {
+  LabelSmoothing smooth;
+  float gamma = 0, alpha = 0;
+  const float* class_alphas = nullptr;  // [width], or null
+
+  CAIRN_HOST_DEVICE float Share(float target, int64_t j) const {
+    return smooth(target) * (class_alphas == nullptr ? alpha : class_alphas[j]);
+  }
+  CAIRN_HOST_DEVICE float Value(float clipped) const {
+    return -std::pow(1.0f - clipped, gamma) * std::log(clipped);
+  }
+  CAIRN_HOST_DEVICE float Slope(float p) const {
+    if (IsClipped(p)) return 0;
+    const float of_factor = gamma == 0 ? 0.0f : gamma * std::pow(1.0f - p, gamma - 1) * std::log(p);
+    return of_factor - std::pow(1.0f - p, gamma) / p;
+  }
+};
+
+// `class_alphas`: LossParams::class_alphas where the loss is computed; not used if that is empty.
+inline CategoricalFocal MakeCategoricalFocal(const LossParams& params, const float* class_alphas) {
+  return {.smooth = MakeSmoothing(params),
+          .gamma = static_cast<float>(params.gamma),
+          .alpha = static_cast<float>(params.alpha),
+          .class_alphas = params.class_alphas.empty() ? nullptr : class_alphas};
+}
+
 // The losses that are computed for each output separately: Value() and Gradient() of one output.
 
 struct BinaryCrossentropyOfLogits {
@@ -246,6 +275,51 @@ struct BinaryCrossentropyOfProbabilities {
   CAIRN_HOST_DEVICE float Gradient(float y, float t) const {
     const float target = smooth(t);
     return IsClipped(y) ? 0.0f : (1.0f - target) / (1.0f - y) - target / y;
+  }
+};
+
+// The factor of the target is that of the output before it is clipped.
+struct BinaryFocalOfProbabilities {
+  BinaryCrossentropyOfProbabilities entropy;
+  float gamma = 0;
+  float alpha = 0, other_alpha = 0;  // the factors of the targets 1 and 0
+
+  CAIRN_HOST_DEVICE float Value(float y, float t) const {
+    return Weight(t) * Factor(y, t) * entropy.Value(y, t);
+  }
+  CAIRN_HOST_DEVICE float Gradient(float y, float t) const {
+    const float target = entropy.smooth(t);
+    const float slope =
+        gamma == 0 ? 0.0f : gamma * std::pow(Miss(y, target), gamma - 1) * (1.0f - 2.0f * target);
+    return Weight(t) * (slope * entropy.Value(y, t) + Factor(y, t) * entropy.Gradient(y, t));
+  }
+
+ private:
+  CAIRN_HOST_DEVICE static float Miss(float y, float target) {
+    return 1.0f - (target * y + (1.0f - target) * (1.0f - y));
+  }
+  CAIRN_HOST_DEVICE float Factor(float y, float t) const {
+    return std::pow(Miss(y, entropy.smooth(t)), gamma);
+  }
+  CAIRN_HOST_DEVICE float Weight(float t) const {
+    const float target = entropy.smooth(t);
+    return target * alpha + (1.0f - target) * other_alpha;
+  }
+};
+inline BinaryFocalOfProbabilities MakeBinaryFocal(const LossParams& params) {
+  return {.entropy = {MakeSmoothing(params)},
+          .gamma = static_cast<float>(params.gamma),
+          .alpha = params.balanced ? static_cast<float>(params.alpha) : 1.0f,
+          .other_alpha = params.balanced ? static_cast<float>(1 - params.alpha) : 1.0f};
+}
+
+// Keras computes it from the probabilities of the logits.
+struct BinaryFocalOfLogits {
+  BinaryFocalOfProbabilities focal;
+  CAIRN_HOST_DEVICE float Value(float y, float t) const { return focal.Value(Sigmoid(y), t); }
+  CAIRN_HOST_DEVICE float Gradient(float y, float t) const {
+    const float p = Sigmoid(y);
+    return focal.Gradient(p, t) * p * (1.0f - p);
   }
 };
 

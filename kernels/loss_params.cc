@@ -2,6 +2,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/status.h"
 #include "kernels/ops.h"
 
 namespace cairn::kernels {
@@ -9,6 +10,26 @@ namespace {
 
 // Class indices are floats, which represent every whole number up to this one.
 constexpr int64_t kMaxClasses = int64_t{1} << 24;
+
+absl::Status ValidateFocal(const LossParams& params) {
+  if (!(params.gamma >= 0 && std::isfinite(params.gamma))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gamma ", params.gamma, ": expected a number of at least 0"));
+  }
+  if (!std::isfinite(params.alpha))
+    return absl::InvalidArgumentError(absl::StrCat("alpha ", params.alpha, ": expected a number"));
+  const auto alphas = static_cast<int64_t>(params.class_alphas.size());
+  if (alphas == 0) return absl::OkStatus();
+  if (params.kind != LossKind::kCategoricalFocalCrossentropy || alphas != params.width) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("alpha: a list of ", alphas, " numbers does not fit ", params.width, " classes"));
+  }
+  for (const float alpha : params.class_alphas) {
+    if (!std::isfinite(alpha))
+      return absl::InvalidArgumentError(absl::StrCat("alpha ", alpha, ": expected a number"));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -33,6 +54,9 @@ absl::Status Validate(const LossParams& params) {
     return absl::InvalidArgumentError("ignore_class needs class indices as targets");
   if (!std::isfinite(params.weight))
     return absl::InvalidArgumentError(absl::StrCat("weight ", params.weight, ": expected a number"));
+  if (IsOfBoxes(params.kind) && params.width != 4) {
+    return absl::InvalidArgumentError(absl::StrCat(outputs(), ": a box has 4 numbers, along the last axis"));
+  }
   if (params.kind == LossKind::kSparseCategoricalCrossentropy && params.width > kMaxClasses) {
     return absl::InvalidArgumentError(absl::StrCat(outputs(), ": more than 2^24 classes"));
   }
@@ -43,6 +67,7 @@ absl::Status Validate(const LossParams& params) {
   if (!(params.delta > 0)) {
     return absl::InvalidArgumentError(absl::StrCat("delta ", params.delta, ": expected a number above 0"));
   }
+  CAIRN_RETURN_IF_ERROR(ValidateFocal(params));
   if (!(params.temperature > 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("temperature ", params.temperature, ": expected a number above 0"));

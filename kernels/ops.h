@@ -499,12 +499,40 @@ enum class LossKind {
   // The scores of a query are its dot products with the items of the batch, and its loss is the sparse categorical
   // cross entropy of these logits, where its own item is the label. Examples of an equal target are left out.
   kInBatchSoftmax,
+  // Cross entropies whose terms are multiplied by (1 - p)^gamma, where p is the probability of the target (Lin et al.,
+  // "Focal Loss for Dense Object Detection", 2017, section 3).
+  kCategoricalFocalCrossentropy,
+  kBinaryFocalCrossentropy,
+  // Of boxes: a row of 4 outputs is a box, and so is its target. See box_loss.h.
+  kIou,
+  kGiou,
+  kCiou,
 };
 
 // Whether a target is one class index for each row of the output.
 constexpr bool TakesClassIndices(LossKind kind) {
   return kind == LossKind::kSparseCategoricalCrossentropy || kind == LossKind::kInBatchSoftmax;
 }
+// Whether each output is the score of an independent class.
+constexpr bool IsBinary(LossKind kind) {
+  return kind == LossKind::kBinaryCrossentropy || kind == LossKind::kBinaryFocalCrossentropy;
+}
+// Whether a target is a share for each class, usually one-hot.
+constexpr bool TakesShares(LossKind kind) {
+  return kind == LossKind::kCategoricalCrossentropy || kind == LossKind::kCategoricalFocalCrossentropy;
+}
+constexpr bool IsOfBoxes(LossKind kind) {
+  return kind == LossKind::kIou || kind == LossKind::kGiou || kind == LossKind::kCiou;
+}
+// Whether a row of outputs has one term; otherwise each output has one.
+constexpr bool HasOneTermPerRow(LossKind kind) {
+  return TakesClassIndices(kind) || TakesShares(kind) || IsOfBoxes(kind);
+}
+
+// The four numbers of a box: corners, or x and y of one corner or the center, then width and height.
+enum class BoxFormat { kXyxy, kYxyx, kXywh, kCenterXywh, kCenterYxhw };
+// The loss of the intersection over union: 1 - iou, 1 - iou^2 or -log(iou).
+enum class IouMode { kLinear, kQuadratic, kLog };
 
 // A loss of outputs [batch, rows_per_example, width], row-major.
 struct LossParams {
@@ -516,12 +544,19 @@ struct LossParams {
   int64_t rows_per_example = 1;  // 1 for outputs [batch, width]; the pixels of a segmented image
   int64_t width = 0;
   bool from_logits = false;
-  double label_smoothing = 0;  // in [0, 1]; categorical and binary
+  double label_smoothing = 0;  // in [0, 1]; categorical and binary, focal or not
   double delta = 1;            // Huber: the error at which it becomes linear
   // In-batch softmax: the divisor of scores, above 0; whether the last output is the item's sampling probability, whose
   // logarithm is subtracted from its scores (Yi et al., "Sampling-bias-corrected neural modeling", 2019).
   double temperature = 1;
   bool sampling_probability = false;
+  // Focal: the exponent, from 0 up; the factor of each term, which of a binary loss is `alpha` for the target 1 and
+  // 1 - `alpha` for 0, and 1 without `balanced`. A categorical loss may have a factor for each class, [width], instead.
+  double gamma = 2, alpha = 0.25;
+  std::vector<float> class_alphas{};
+  bool balanced = false;
+  BoxFormat box_format = BoxFormat::kXyxy;
+  IouMode iou_mode = IouMode::kLinear;  // kIou
   double weight = 1;  // multiplies the gradient, not the sums; of one of several losses of a network
   // Floats between the outputs, or the targets, of an example and those of the next. 0: they are adjacent. Larger than
   // one example's if the loss takes some of an example's outputs.
@@ -543,8 +578,7 @@ struct LossParams {
   int64_t terms() const { return (mean_over > 0 ? mean_over : batch) * terms_per_example(); }
   // The loss of an example is the sum of its terms divided by this.
   int64_t terms_per_example() const {
-    const bool categorical = TakesClassIndices(kind) || kind == LossKind::kCategoricalCrossentropy;
-    return categorical ? rows_per_example : outputs_per_example();
+    return HasOneTermPerRow(kind) ? rows_per_example : outputs_per_example();
   }
 };
 
@@ -563,7 +597,7 @@ class Loss {
  public:
   virtual ~Loss() = default;
   // `targets` is [batch, targets_per_example()]; `weights` is [batch], or null if every example weighs 1. An
-  // example's loss is the mean over its rows and, except for categorical losses, over a row's outputs. `sums`
+  // example's loss is the mean over its rows and, unless HasOneTermPerRow(), over a row's outputs. `sums`
   // is written in host memory by the next Synchronize(). `doutputs`, with the shape and the stride of the outputs, is
   // the gradient of (sum of weight * loss) / mean_over, times LossParams::weight: Keras' sum_over_batch_size divides by
   // the number of examples, not by their weights. It is null in evaluation; places of a mask are not written.

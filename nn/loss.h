@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,7 +16,7 @@
 
 namespace cairn::nn {
 
-// A loss of Keras, or InBatchSoftmax for retrieval, reduced to the mean over the batch's examples. Options that `kind`
+// A loss of Keras or of keras_cv, or InBatchSoftmax for retrieval, reduced to the mean over the batch's examples. Options that `kind`
 // lacks keep their defaults.
 struct LossSpec {
   kernels::LossKind kind = kernels::LossKind::kSparseCategoricalCrossentropy;
@@ -25,6 +26,13 @@ struct LossSpec {
   double temperature = 1;      // above 0
   bool sampling_probability = false;
   std::optional<int64_t> ignore_class{};  // rows with this label are left out
+  // Of focal losses.
+  double gamma = 2, alpha = 0.25;
+  std::vector<float> class_alphas{};  // one for each class, in the place of `alpha`; may be empty
+  bool balanced = false;
+  // Of boxes.
+  kernels::BoxFormat box_format = kernels::BoxFormat::kXyxy;
+  kernels::IouMode iou_mode = kernels::IouMode::kLinear;
 };
 
 // Parses compile_config's loss, or KerasObject{name} for a name from a flag. Accepts Keras' class names

@@ -76,7 +76,7 @@ std::string LineOf(const nn::LossSpec& loss, absl::Span<const float> outputs,
   const bool undecided =
       std::any_of(outputs.begin(), outputs.end(), [](float value) { return std::isnan(value); });
   if (nn::IsClassification(loss.kind) && undecided) return "nan\tnan";
-  if (nn::IsClassification(loss.kind) && loss.kind != kernels::LossKind::kBinaryCrossentropy) {
+  if (nn::IsClassification(loss.kind) && !kernels::IsBinary(loss.kind)) {
     const auto largest = std::max_element(outputs.begin(), outputs.end());
     return absl::StrCat(ClassOf(largest - outputs.begin(), class_names), "\t", Number(*largest));
   }

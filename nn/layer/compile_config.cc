@@ -39,18 +39,22 @@ bool IsMeanReduction(const std::string& value) {
   return value == "sum_over_batch_size" || value == "mean" || value == "auto";
 }
 
-// Returns an error if an optimizer or a loss has a string that has an effect. Accepted are its name, the
-// default reduction, and "fn", in which Keras 2 writes the function that the loss calls.
+// Removes the strings that have no effect: the name, the default reduction, and "fn", in which Keras 2 writes the
+// function that a loss calls.
+void DropNeutralTexts(KerasObject& object) {
+  std::erase_if(object.texts, [&object](const auto& text) {
+    const auto& [key, value] = text;
+    return key == "name" || (key == "reduction" && IsMeanReduction(value)) ||
+           (key == "fn" && value == SnakeCase(object.class_name));
+  });
+}
+
+// Returns an error if an optimizer has a string that has an effect.
 absl::Status RefuseTexts(KerasObject& object) {
-  for (const auto& [key, value] : object.texts) {
-    if (key == "name" || (key == "reduction" && IsMeanReduction(value))) continue;
-    if (key == "fn" && value == SnakeCase(object.class_name)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(key, ": \"", value, "\" is not supported",
-                     key == "reduction" ? ", only \"sum_over_batch_size\"" : ""));
-  }
-  object.texts.clear();
-  return absl::OkStatus();
+  DropNeutralTexts(object);
+  if (object.texts.empty()) return absl::OkStatus();
+  const auto& [key, value] = *object.texts.begin();
+  return absl::InvalidArgumentError(absl::StrCat(key, ": \"", value, "\" is not supported"));
 }
 
 // If `document` describes a function of Keras, returns the function's name, otherwise `document` itself. The
@@ -206,7 +210,15 @@ absl::Status AppendMetrics(const json& document, bool weighted, const OutputKey&
 
 absl::Status ParseLosses(const json& document, CompileConfig& config) {
   return ForEachOutput(document, [&](const OutputKey& output, const json& entry) -> absl::Status {
-    CAIRN_ASSIGN_OR_RETURN(KerasObject loss, ParsePlainObject(entry));
+    CAIRN_ASSIGN_OR_RETURN(KerasObject loss, ParseObject(entry));
+    DropNeutralTexts(loss);
+    for (const char* key : {"reduction", "fn"}) {
+      const auto found = loss.texts.find(key);
+      if (found == loss.texts.end()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(key, ": \"", found->second, "\" is not supported",
+                       found->first == "reduction" ? ", only \"sum_over_batch_size\"" : ""));
+    }
     config.losses.push_back({output, std::move(loss)});
     return absl::OkStatus();
   });

@@ -1,173 +1,22 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/conformance/backends.h"
+#include "tests/conformance/loss_conformance.h"
 
 namespace cairn::conformance {
 namespace {
-
-using kernels::LossKind;
-using kernels::LossParams;
-using kernels::LossSums;
-using reference::Tensor;
-using Values = std::vector<double>;
-
-constexpr LossKind kKinds[] = {
-    LossKind::kSparseCategoricalCrossentropy,
-    LossKind::kCategoricalCrossentropy,
-    LossKind::kBinaryCrossentropy,
-    LossKind::kMeanSquaredError,
-    LossKind::kMeanAbsoluteError,
-    LossKind::kHuber,
-};
-
-// One example's loss in double: the mean over its rows, and, but for the categorical losses, over its
-// outputs.
-double ExampleLoss(const LossParams& params, const double* outputs, const double* targets) {
-  double sum = 0;
-  for (int64_t row = 0; row < params.rows_per_example; ++row) {
-    const double* y = outputs + row * params.width;
-    const double* t = targets + row * params.width;
-    if (params.kind == LossKind::kSparseCategoricalCrossentropy) {
-      sum += reference::CrossEntropy(y, params.width, static_cast<int64_t>(targets[row]), params.from_logits);
-      continue;
-    }
-    const double ignorant =
-        params.kind == LossKind::kBinaryCrossentropy ? 0.5 : 1 / static_cast<double>(params.width);
-    Values smooth;
-    for (int64_t j = 0; j < params.width; ++j) {
-      smooth.push_back((1 - params.label_smoothing) * t[j] + params.label_smoothing * ignorant);
-    }
-    if (params.kind == LossKind::kCategoricalCrossentropy) {
-      sum += reference::CategoricalCrossEntropy(y, smooth.data(), params.width, params.from_logits);
-      continue;
-    }
-    double row_sum = 0;
-    for (int64_t j = 0; j < params.width; ++j) {
-      const double error = y[j] - t[j];
-      switch (params.kind) {
-        case LossKind::kBinaryCrossentropy:
-          row_sum += reference::BinaryCrossEntropy(y[j], smooth[static_cast<size_t>(j)], params.from_logits);
-          break;
-        case LossKind::kMeanSquaredError:
-          row_sum += error * error;
-          break;
-        case LossKind::kMeanAbsoluteError:
-          row_sum += std::fabs(error);
-          break;
-        default:
-          row_sum += reference::Huber(error, params.delta);
-      }
-    }
-    sum += row_sum / static_cast<double>(params.width);
-  }
-  return sum / static_cast<double>(params.rows_per_example);
-}
-
-class LossConformance : public ConformanceTest {
- protected:
-  struct Result {
-    absl::Status status;
-    LossSums sums;
-    std::vector<float> gradient;
-  };
-  // `weights` may be empty. The number of examples is that of the outputs.
-  Result Run(LossParams params, const Values& outputs, const Values& targets, const Values& weights = {},
-             bool with_gradient = true) {
-    params.batch = static_cast<int64_t>(outputs.size()) / (params.rows_per_example * params.width);
-    auto op = device().ops().MakeLoss(params);
-    if (!op.ok()) return {op.status(), {}, {}};
-    const auto outputs_memory = Put(outputs), targets_memory = Put(targets), weights_memory = Put(weights);
-    const auto gradient = Poisoned(static_cast<int64_t>(outputs.size()));
-    Result result;
-    result.status = (*op)->Run(outputs_memory->data(), targets_memory->data(),
-                               weights.empty() ? nullptr : weights_memory->data(), &result.sums,
-                               with_gradient ? gradient->data() : nullptr);
-    result.status.Update(device().Synchronize());
-    if (result.status.ok() && with_gradient) {
-      result.gradient = Get(*gradient, {Shape{static_cast<int64_t>(outputs.size())}});
-    }
-    return result;
-  }
-
-  // Random outputs and targets of this loss, checked against the reference and its central differences.
-  void Check(const LossParams& params, bool weighted) {
-    SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(params.kind) << " [" << params.batch << ","
-                                    << params.rows_per_example << "," << params.width << "] logits "
-                                    << params.from_logits << ", smoothing " << params.label_smoothing
-                                    << ", weighted " << weighted);
-    const int64_t rows = params.batch * params.rows_per_example;
-    const int64_t per_example = params.rows_per_example * params.width;
-    Values outputs = Floats(RandomTensor({rows, params.width}, 1));
-    const bool probabilities = params.kind <= LossKind::kBinaryCrossentropy && !params.from_logits;
-    for (double& output : outputs) {
-      if (probabilities) output = static_cast<float>(0.5 + 0.45 * output);
-    }
-    Values targets;
-    const Values random = Floats(RandomTensor({rows, params.width}, 2));
-    for (int64_t i = 0; i < params.batch * params.targets_per_example(); ++i) {
-      if (params.kind == LossKind::kSparseCategoricalCrossentropy) {
-        targets.push_back(static_cast<double>(i % params.width));
-      } else if (params.kind == LossKind::kCategoricalCrossentropy && params.width > 1000) {
-        targets.push_back(i % 1001 == 0 ? 1 : 0);  // many shares make a sum too large for differences of it
-      } else if (params.kind <= LossKind::kBinaryCrossentropy && i % 3 != 0) {
-        targets.push_back(static_cast<double>(i % 2));
-      } else {
-        targets.push_back(std::fabs(random[static_cast<size_t>(i)]));
-      }
-    }
-    const Values weights = weighted ? Floats(RandomTensor({params.batch}, 3)) : Values();
-
-    const Result result = Run(params, outputs, targets, weights);
-    ASSERT_TRUE(result.status.ok()) << result.status;
-    EXPECT_EQ(result.sums.examples, params.batch);
-    ASSERT_EQ(result.gradient.size(), outputs.size());
-    double expected = 0;
-    // For large batches only some of the outputs are tried.
-    constexpr int64_t kMaxTried = 2000;
-    const int64_t stride = std::max<int64_t>(1, rows * params.width * params.width / 5 / kMaxTried) | 1;
-    for (int64_t n = 0; n < params.batch; ++n) {
-      const double weight = weighted ? weights[static_cast<size_t>(n)] : 1;
-      const double* target = &targets[static_cast<size_t>(n * params.targets_per_example())];
-      double* output = &outputs[static_cast<size_t>(n * per_example)];
-      expected += weight * ExampleLoss(params, output, target);
-      for (int64_t i = n % stride; i < per_example; i += stride) {
-        constexpr double kStep = 1e-6;
-        const double value = output[i];
-        output[i] = value + kStep;
-        const double high = ExampleLoss(params, output, target);
-        output[i] = value - kStep;
-        const double low = ExampleLoss(params, output, target);
-        output[i] = value;
-        const double slope = weight * (high - low) / (2 * kStep) / static_cast<double>(params.batch);
-        ASSERT_NEAR(result.gradient[static_cast<size_t>(n * per_example + i)], slope,
-                    1e-6 + 1e-5 * std::fabs(slope))
-            << "example " << n << ", output " << i;
-      }
-    }
-    EXPECT_NEAR(result.sums.loss, expected, 1e-6 * static_cast<double>(rows * params.width));
-  }
-
- private:
-  // The results of the device for these arguments.
-  static Values Floats(const Tensor& tensor) {
-    Values values;
-    for (double value : tensor.values) values.push_back(static_cast<float>(value));
-    return values;
-  }
-};
 
 TEST_P(LossConformance, LossesAndGradientsOfManyShapes) {
   const std::vector<std::array<int64_t, 3>> shapes = {{1, 1, 2}, {2, 1, 3},  {3, 4, 5},   {64, 1, 10},
                                                       {5, 7, 1}, {1, 1, 17}, {65, 1, 100}};
   for (LossKind kind : kKinds) {
     for (const auto& [batch, rows, width] : shapes) {
-      const bool over_classes = kind <= LossKind::kCategoricalCrossentropy;
+      const bool over_classes = kind == LossKind::kSparseCategoricalCrossentropy || TakesShares(kind);
       if (over_classes && width == 1) continue;
       for (bool weighted : {false, true}) {
         const LossParams params = {.kind = kind, .batch = batch, .rows_per_example = rows, .width = width};
         Check(params, weighted);
-        if (kind > LossKind::kBinaryCrossentropy) continue;
+        if (!IsOfClasses(kind)) continue;
         LossParams logits = params;
         logits.from_logits = true;
         Check(logits, weighted);
@@ -186,7 +35,7 @@ TEST_P(LossConformance, LargeBatchesAndWideRows) {
   for (LossKind kind : kKinds) {
     for (const auto& [batch, rows, width] : shapes) {
       Check({.kind = kind, .batch = batch, .rows_per_example = rows, .width = width}, true);
-      if (kind > LossKind::kBinaryCrossentropy) continue;
+      if (!IsOfClasses(kind)) continue;
       Check({.kind = kind, .batch = batch, .rows_per_example = rows, .width = width, .from_logits = true},
             false);
     }
@@ -210,6 +59,84 @@ TEST_P(LossConformance, EveryRunGivesTheSameBits) {
 
 TEST_P(LossConformance, HuberIsLinearBeyondDelta) {
   Check({.kind = LossKind::kHuber, .batch = 9, .width = 11, .delta = 0.25}, true);
+}
+
+TEST_P(LossConformance, FocalLossesHaveOptions) {
+  const std::vector<float> alphas = {0.5f, 0.25f, 1, 0, 2};
+  for (const bool logits : {false, true}) {
+    for (const double gamma : {0.0, 0.5, 1.0, 3.0}) {
+      Check({.kind = LossKind::kCategoricalFocalCrossentropy,
+             .batch = 7,
+             .width = 5,
+             .from_logits = logits,
+             .label_smoothing = 0.1,
+             .gamma = gamma,
+             .class_alphas = alphas},
+            true);
+      Check({.kind = LossKind::kBinaryFocalCrossentropy,
+             .batch = 7,
+             .width = 5,
+             .from_logits = logits,
+             .label_smoothing = 0.1,
+             .gamma = gamma,
+             .alpha = 0.75,
+             .balanced = true},
+            true);
+    }
+  }
+}
+
+// Keras 3.15, for example of the second row: x = tensor(outputs, requires_grad=True)
+// keras.losses.CategoricalFocalCrossentropy(from_logits=True, gamma=1.5, label_smoothing=.1)(targets, x).backward()
+TEST_P(LossConformance, FocalLossesAreThoseOfKeras) {
+  struct Row {
+    LossParams params;
+    Values outputs;
+    double mean;
+    Values gradient;
+  };
+  const Values probabilities = {0.7, 0.2, 0.1, 0.1, 0.3, 0.6}, logits = {2, -1, 0.5, -0.5, 1, 3};
+  const LossKind categorical = LossKind::kCategoricalFocalCrossentropy;
+  const LossKind binary = LossKind::kBinaryFocalCrossentropy;
+  const std::vector<Row> rows = {
+      {{.kind = categorical, .width = 3},
+       probabilities,
+       0.07775592058897018,
+       {-0.012846617, 0.029975438, 0.029975438, 0.12445857, -0.29040331, 0.12445857}},
+      {{.kind = categorical, .width = 3, .from_logits = true, .label_smoothing = 0.1, .gamma = 1.5},
+       logits,
+       0.24436506628990173,
+       {0.0017291106, -0.0032737865, 0.0015446759, -0.0008793904, -0.12145442, 0.12233381}},
+      {{.kind = categorical, .width = 3, .class_alphas = {0.2f, 0.5f, 0.3f}},
+       probabilities,
+       0.15069672465324402,
+       {-0.010277294, 0.023980349, 0.023980349, 0.24891715, -0.58080661, 0.24891715}},
+      {{.kind = binary, .width = 3},
+       probabilities,
+       0.16049084067344666,
+       {-0.057096072, 0.023209568, 0.0053638713, 0.0053638713, -0.55314916, 0.33325815}},
+      {{.kind = binary,
+        .width = 3,
+        .from_logits = true,
+        .label_smoothing = 0.2,
+        .gamma = 0.5,
+        .alpha = 0.75,
+        .balanced = true},
+       logits,
+       0.23546776175498962,
+       {-0.0046143406, 0.0076367646, 0.025817074, 0.012683683, -0.017819118, 0.042254306}},
+      {{.kind = binary, .width = 3, .gamma = 3, .balanced = true},
+       probabilities,
+       0.04259737581014633,
+       {-0.0056197364, 0.0045971526, 0.00053399114, 0.00053399114, -0.12138221, 0.19119927}},
+  };
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Result result = Run(rows[i].params, rows[i].outputs, {1, 0, 0, 0, 1, 0});
+    ASSERT_TRUE(result.status.ok()) << i << ": " << result.status;
+    EXPECT_NEAR(result.sums.loss / 2, rows[i].mean, 1e-6) << i;
+    for (size_t j = 0; j < 6; ++j)
+      EXPECT_NEAR(result.gradient[j], rows[i].gradient[j], 2e-7) << i << ", " << j;
+  }
 }
 
 // The numbers of keras/src/losses/losses_test.py and of the functions' documentation, as exact as they are
@@ -529,6 +456,12 @@ TEST_P(LossConformance, InvalidParametersAreRefused) {
            LossParams{.batch = 1, .width = 4, .masked = true},
            LossParams{.batch = 1, .width = 4, .output_stride = 4, .masked = true},
            LossParams{.kind = LossKind::kHuber, .batch = 1, .width = 4, .ignore_class = 0},
+           LossParams{.kind = LossKind::kBinaryFocalCrossentropy, .batch = 1, .width = 4, .gamma = -1},
+           LossParams{.kind = LossKind::kCategoricalFocalCrossentropy,
+                      .batch = 1,
+                      .width = 4,
+                      .class_alphas = {0.5f, 0.5f}},
+           LossParams{.kind = LossKind::kCiou, .batch = 1, .width = 5},
        }) {
     EXPECT_EQ(device().ops().MakeLoss(params).status().code(), absl::StatusCode::kInvalidArgument);
   }

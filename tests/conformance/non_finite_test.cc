@@ -448,9 +448,10 @@ TEST_P(NonFiniteInFloat32, PassesThroughPenalties) {
 
 // For an output that is NaN, every loss and its gradient are NaN: clipping does not hide it.
 TEST_P(NonFiniteInFloat32, LossesOfNaNAreNaN) {
-  for (const LossKind kind : {LossKind::kSparseCategoricalCrossentropy, LossKind::kCategoricalCrossentropy,
-                              LossKind::kBinaryCrossentropy, LossKind::kMeanSquaredError,
-                              LossKind::kMeanAbsoluteError, LossKind::kHuber}) {
+  for (const LossKind kind :
+       {LossKind::kSparseCategoricalCrossentropy, LossKind::kCategoricalCrossentropy,
+        LossKind::kBinaryCrossentropy, LossKind::kMeanSquaredError, LossKind::kMeanAbsoluteError,
+        LossKind::kHuber, LossKind::kCategoricalFocalCrossentropy, LossKind::kBinaryFocalCrossentropy}) {
     for (const bool from_logits : {false, true}) {
       for (const int64_t width : {5, 32}) {
         for (const int64_t place : {int64_t{0}, width / 2, width - 1}) {

@@ -140,7 +140,7 @@ std::string FirstFault(const LossTargets& targets) {
 absl::Status CheckTargets(const LossTargets& targets, std::vector<std::string>& remarks) {
   const nn::LossSpec& loss = targets.loss();
   if (const absl::Status fits = nn::CheckTargets(loss, targets.output(), targets.info()); !fits.ok()) {
-    const bool binary = loss.kind == kernels::LossKind::kBinaryCrossentropy;
+    const bool binary = kernels::IsBinary(loss.kind);
     return absl::InvalidArgumentError(absl::StrCat(fits.message(),
                                                    FirstLabelFrom(targets, binary ? 2 : targets.width()),
                                                    TakesClassIndices(loss.kind) ? FirstFault(targets) : ""));

@@ -120,7 +120,7 @@ std::string NonFiniteOutputs(const Prediction& prediction, const data::RowSource
 
 void ToProbabilities(const nn::LossSpec& loss, int64_t width, absl::Span<float> outputs) {
   if (!loss.from_logits || !nn::IsClassification(loss.kind)) return;
-  if (loss.kind == kernels::LossKind::kBinaryCrossentropy) {
+  if (kernels::IsBinary(loss.kind)) {
     for (float& output : outputs) output = kernels::Sigmoid(output);
     return;
   }

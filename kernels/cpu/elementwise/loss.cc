@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "kernels/box_loss.h"
 #include "kernels/cpu/loops/activation_loops.h"
 #include "kernels/cpu/loops/instruction_sets.h"
 #include "kernels/cpu/ops.h"
@@ -131,6 +132,17 @@ class CpuLoss final : public Loss {
         return Elements(output, target, AbsoluteError(), scale, doutput);
       case LossKind::kHuber:
         return Elements(output, target, HuberLoss{static_cast<float>(params_.delta)}, scale, doutput);
+      case LossKind::kCategoricalFocalCrossentropy:
+        return FocalCategories(output, target, scale, doutput);
+      case LossKind::kBinaryFocalCrossentropy: {
+        const BinaryFocalOfProbabilities focal = MakeBinaryFocal(params_);
+        if (params_.from_logits) return Elements(output, target, BinaryFocalOfLogits{focal}, scale, doutput);
+        return Elements(output, target, focal, scale, doutput);
+      }
+      case LossKind::kIou:
+      case LossKind::kGiou:
+      case LossKind::kCiou:
+        return OneBox(output, target, scale, doutput);
       case LossKind::kInBatchSoftmax:
         break;  // in_batch_softmax.cc
     }
@@ -169,6 +181,39 @@ class CpuLoss final : public Loss {
       }
     }
     return targets.Sum([&](int64_t j) { return ProbabilityLoss(output[j], sum); });
+  }
+
+  double FocalCategories(const float* output, const float* target, float scale, float* doutput) {
+    const CategoricalFocal focal = MakeCategoricalFocal(params_, params_.class_alphas.data());
+    float* const p = exponentials_.data();
+    float sum = 0;
+    if (params_.from_logits) {
+      sum = code_.exponentials(output, params_.width, p).sum;
+    } else {
+      std::copy_n(output, params_.width, p);
+      for (int64_t j = 0; j < params_.width; ++j) sum += output[j];
+    }
+    double loss = 0, dot = 0;
+    for (int64_t j = 0; j < params_.width; ++j) {
+      p[j] /= sum;
+      const float share = focal.Share(target[j], j);
+      loss += double{share * focal.Value(Clip(p[j]))};
+      dot += double{share * focal.Slope(p[j]) * p[j]};
+    }
+    if (doutput == nullptr) return loss;
+    for (int64_t j = 0; j < params_.width; ++j) {
+      const float slope = focal.Share(target[j], j) * focal.Slope(p[j]) - static_cast<float>(dot);
+      doutput[j] = slope * (params_.from_logits ? p[j] : 1 / sum) * scale;
+    }
+    return loss;
+  }
+
+  double OneBox(const float* output, const float* target, float scale, float* doutput) const {
+    const BoxNumber loss = MakeBoxLoss(params_).Run(output, target);
+    if (doutput != nullptr) {
+      for (int i = 0; i < kBoxNumbers; ++i) doutput[i] = loss.slope[i] * scale;
+    }
+    return double{loss.value};
   }
 
   template <typename Formula>

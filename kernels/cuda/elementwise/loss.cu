@@ -1,14 +1,12 @@
 // Losses and their gradients with the shared formulas; sums over examples are in double.
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <type_traits>
 #include <utility>
 
 #include "common/core/status.h"
 #include "kernels/cuda/blocks/launch.h"
 #include "kernels/cuda/blocks/reduce.h"
 #include "kernels/cuda/blocks/rows.h"
+#include "kernels/cuda/elementwise/loss_formulas.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/runtime/fault.h"
@@ -42,157 +40,6 @@ struct Batch {
   __device__ bool LeavesOut(int64_t example, int64_t row) const {
     if (masked && outputs[example * output_stride + example_rows * width + row] == 0) return true;
     return ignores && targets[example * target_stride + row] == ignored;
-  }
-};
-
-// The piece of a row that this thread works on; empty for a thread without a piece.
-struct Piece {
-  int64_t width = 0;
-  bool present = false;
-  float scale = 1;  // the factor of the gradients of the piece's terms
-  const float* output = nullptr;
-  const float* target = nullptr;
-  float* doutput = nullptr;  // or null
-};
-
-// The targets of a row over its classes: the target t[j] of class j, and the sum of t[j] * f(j) over the
-// classes. Share() is this thread's part of the sum, Total() the whole sum.
-class OneClass {
- public:
-  static constexpr bool kLabels = true;
-  __device__ OneClass(const Piece& piece, const LabelSmoothing& /*smooth*/)
-      : label_(piece.present ? static_cast<int64_t>(*piece.target) : 0) {}
-  __device__ float operator[](int64_t j) const { return j == label_ ? 1.0f : 0.0f; }
-  template <int kUnit, typename Function>
-  __device__ double Share(const RowPlan& plan, const Function& f) const {
-    return plan.rank() == 0 ? double{f(label_)} : 0.0;
-  }
-  template <int kUnit, typename Function>
-  __device__ float Total(const RowPlan& /*plan*/, const Function& f) const {
-    return f(label_);
-  }
-
- private:
-  const int64_t label_;
-};
-
-class Shares {
- public:
-  static constexpr bool kLabels = false;
-  __device__ Shares(const Piece& piece, const LabelSmoothing& smooth)
-      : targets_(piece.target), width_(piece.width), smooth_(smooth) {}
-  __device__ float operator[](int64_t j) const { return smooth_(targets_[j]); }
-  template <int kUnit, typename Function>
-  __device__ double Share(const RowPlan& plan, const Function& f) const {
-    double sum = 0;
-    plan.ForEach<kUnit>(width_, [&](int64_t j) {
-      for (int k = 0; k < kUnit; ++k) sum += double{(*this)[j + k] * f(j + k)};
-    });
-    return sum;
-  }
-  template <int kUnit, typename Function>
-  __device__ float Total(const RowPlan& plan, const Function& f) const {
-    return static_cast<float>(plan.Reduce(Share<kUnit>(plan, f), Sum()));
-  }
-
- private:
-  const float* const targets_;
-  const int64_t width_;
-  const LabelSmoothing smooth_;
-};
-
-// The formulas: Run() returns this thread's part of the sum of the piece's terms, and writes their gradients
-// times `scale`.
-
-template <typename Targets>
-struct OfLogits {
-  static constexpr bool kLabels = Targets::kLabels;
-  LabelSmoothing smooth;
-  template <int kUnit>
-  __device__ double Run(const RowPlan& plan, const Piece& piece) const {
-    const Targets targets(piece, smooth);
-    const float* const output = piece.output;
-    float largest = -std::numeric_limits<float>::infinity();
-    plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
-      const auto v = Load<kUnit>(output + j);
-#pragma unroll
-      for (int k = 0; k < kUnit; ++k) largest = Largest()(largest, v.at[k]);
-    });
-    largest = plan.Reduce(largest, Largest());
-    float sum = 0;
-    plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
-      const auto v = Load<kUnit>(output + j);
-#pragma unroll
-      for (int k = 0; k < kUnit; ++k) sum += std::exp(v.at[k] - largest);
-    });
-    sum = plan.Reduce(sum, Sum());
-    if (piece.doutput != nullptr) {
-      const float all = targets.template Total<kUnit>(plan, [](int64_t) { return 1.0f; });
-      plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
-        auto v = Load<kUnit>(output + j);
-#pragma unroll
-        for (int k = 0; k < kUnit; ++k) {
-          const float probability = std::exp(v.at[k] - largest) / sum;
-          v.at[k] = LogitLossGradient(probability, targets[j + k], all) * piece.scale;
-        }
-        Store(piece.doutput + j, v);
-      });
-    }
-    const float log_sum = std::log(sum);
-    return targets.template Share<kUnit>(plan,
-                                         [&](int64_t j) { return LogitLoss(output[j], largest, log_sum); });
-  }
-};
-
-template <typename Targets>
-struct OfProbabilities {
-  static constexpr bool kLabels = Targets::kLabels;
-  LabelSmoothing smooth;
-  template <int kUnit>
-  __device__ double Run(const RowPlan& plan, const Piece& piece) const {
-    const Targets targets(piece, smooth);
-    const float* const output = piece.output;
-    float sum = 0;
-    plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
-      const auto v = Load<kUnit>(output + j);
-#pragma unroll
-      for (int k = 0; k < kUnit; ++k) sum += v.at[k];
-    });
-    sum = plan.Reduce(sum, Sum());
-    if (piece.doutput != nullptr) {
-      const float unclipped = targets.template Total<kUnit>(
-          plan, [&](int64_t j) { return IsClipped(output[j] / sum) ? 0.0f : 1.0f; });
-      plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
-        auto v = Load<kUnit>(output + j);
-#pragma unroll
-        for (int k = 0; k < kUnit; ++k) {
-          v.at[k] = ProbabilityLossGradient(v.at[k], sum, targets[j + k], unclipped) * piece.scale;
-        }
-        Store(piece.doutput + j, v);
-      });
-    }
-    return targets.template Share<kUnit>(plan, [&](int64_t j) { return ProbabilityLoss(output[j], sum); });
-  }
-};
-
-template <typename Formula>
-struct OfElements {
-  static constexpr bool kLabels = false;
-  Formula formula;
-  template <int kUnit>
-  __device__ double Run(const RowPlan& plan, const Piece& piece) const {
-    double sum = 0;
-    plan.ForEach<kUnit>(piece.width, [&](int64_t j) {
-      auto v = Load<kUnit>(piece.output + j);
-#pragma unroll
-      for (int k = 0; k < kUnit; ++k) {
-        const float target = piece.target[j + k];
-        sum += double{formula.Value(v.at[k], target)};
-        v.at[k] = formula.Gradient(v.at[k], target) * piece.scale;
-      }
-      if (piece.doutput != nullptr) Store(piece.doutput + j, v);
-    });
-    return sum;
   }
 };
 
@@ -295,6 +142,15 @@ class CudaLoss final : public Loss, public Delivery {
     return absl::OkStatus();
   }
 
+  // Copies the factors of classes to the device, if the loss has them.
+  absl::Status CopyClassAlphas() {
+    const auto count = static_cast<int64_t>(params_.class_alphas.size());
+    if (count == 0) return absl::OkStatus();
+    CAIRN_ASSIGN_OR_RETURN(class_alphas_, context_.Allocate(count, "loss: alpha"));
+    return context_.CopyToDevice(params_.class_alphas.data(), class_alphas_->data(),
+                                 count * int64_t{sizeof(float)});
+  }
+
   absl::Status Deliver() override {
     if (const auto noted = results_.fault.Take(); noted.has_value()) {
       return BadLabelError(params_, noted->place, noted->value);
@@ -320,6 +176,19 @@ class CudaLoss final : public Loss, public Delivery {
         return LaunchElements(batch, AbsoluteError());
       case LossKind::kHuber:
         return LaunchElements(batch, HuberLoss{static_cast<float>(params_.delta)});
+      case LossKind::kCategoricalFocalCrossentropy: {
+        const CategoricalFocal focal =
+            MakeCategoricalFocal(params_, class_alphas_ == nullptr ? nullptr : class_alphas_->data());
+        if (params_.from_logits) return LaunchFormula(batch, OfFocal<true>{focal});
+        return LaunchFormula(batch, OfFocal<false>{focal});
+      }
+      case LossKind::kBinaryFocalCrossentropy:
+        if (params_.from_logits) return LaunchElements(batch, BinaryFocalOfLogits{MakeBinaryFocal(params_)});
+        return LaunchElements(batch, MakeBinaryFocal(params_));
+      case LossKind::kIou:
+      case LossKind::kGiou:
+      case LossKind::kCiou:
+        return LaunchFormula(batch, OfBoxes{MakeBoxLoss(params_)});
       case LossKind::kInBatchSoftmax:
         break;  // in_batch_softmax.cu
     }
@@ -353,6 +222,7 @@ class CudaLoss final : public Loss, public Delivery {
   const RowPlan plan_;
   const bool packed_;                            // outputs are read 16 bytes at a time
   const std::unique_ptr<DeviceMemory> counter_;  // then the weight of rows that are not left out
+  std::unique_ptr<DeviceMemory> class_alphas_;   // null: all classes have one
   Results results_;
   LossSums* to_ = nullptr;  // the destination of the last Run()
 };
@@ -362,15 +232,13 @@ class CudaLoss final : public Loss, public Delivery {
 absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParams& params) {
   CAIRN_RETURN_IF_ERROR(Validate(params));
   if (params.kind == LossKind::kInBatchSoftmax) return MakeInBatchSoftmax(context, params);
-  const bool categorical = params.kind == LossKind::kSparseCategoricalCrossentropy ||
-                           params.kind == LossKind::kCategoricalCrossentropy;
   if (params.kind == LossKind::kSparseCategoricalCrossentropy &&
       params.batch > kMaxFaultIndices / params.rows_per_example) {
     return absl::UnimplementedError("more than 2^32 labels are not supported");
   }
   Batch batch;
   // Rows that are left out are rows of the loss.
-  const bool by_rows = categorical || params.leaves_out_rows();
+  const bool by_rows = HasOneTermPerRow(params.kind) || params.leaves_out_rows();
   batch.example_rows = by_rows ? params.rows_per_example : 1;
   batch.width = by_rows ? params.width : params.outputs_per_example();
   batch.examples = params.batch;
@@ -379,7 +247,7 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParam
   batch.ignored = static_cast<float>(params.ignore_class.value_or(0));
   batch.row_targets = params.targets_per_example() / batch.example_rows;
   constexpr int64_t kPiece = 4096;
-  batch.piece = categorical ? batch.width : std::min(batch.width, kPiece);
+  batch.piece = HasOneTermPerRow(params.kind) ? batch.width : std::min(batch.width, kPiece);
   batch.pieces = CeilDiv(batch.width, batch.piece);
   batch.terms = static_cast<double>(params.terms_per_example());
   batch.scale = static_cast<float>(params.weight) / static_cast<float>(params.terms());
@@ -401,8 +269,10 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParam
   Results results;
   CAIRN_ASSIGN_OR_RETURN(results.fault, Fault::Create());
   CAIRN_ASSIGN_OR_RETURN(results.loss, PinnedArray<double>::Create(1));
-  return std::make_unique<CudaLoss>(context, params, batch, plan, packed, std::move(counter),
-                                    std::move(results));
+  auto loss = std::make_unique<CudaLoss>(context, params, batch, plan, packed, std::move(counter),
+                                         std::move(results));
+  CAIRN_RETURN_IF_ERROR(loss->CopyClassAlphas());
+  return loss;
 }
 
 }  // namespace cairn::kernels::cuda

@@ -37,6 +37,10 @@ TEST(ParseLoss, AllKerasNamesAreKnown) {
       {"huber", LossKind::kHuber},
       {"InBatchSoftmax", LossKind::kInBatchSoftmax},
       {"in_batch_softmax", LossKind::kInBatchSoftmax},
+      {"CategoricalFocalCrossentropy", LossKind::kCategoricalFocalCrossentropy},
+      {"categorical_focal_crossentropy", LossKind::kCategoricalFocalCrossentropy},
+      {"BinaryFocalCrossentropy", LossKind::kBinaryFocalCrossentropy},
+      {"binary_focal_crossentropy", LossKind::kBinaryFocalCrossentropy},
   };
   for (const auto& [name, kind] : names) {
     const auto loss = ParseLoss({.class_name = name});
@@ -60,11 +64,91 @@ TEST(ParseLoss, OptionsAreRead) {
   EXPECT_TRUE(retrieval->sampling_probability);
 }
 
+TEST(ParseLoss, FocalLossesHaveOptions) {
+  const auto binary = ParseLoss({.class_name = "BinaryFocalCrossentropy",
+                                 .config = {{"alpha", 0.75},
+                                            {"gamma", 1.5},
+                                            {"apply_class_balancing", 1},
+                                            {"from_logits", 1},
+                                            {"label_smoothing", 0.125},
+                                            {"axis", -1}}});
+  ASSERT_TRUE(binary.ok()) << binary.status();
+  EXPECT_EQ(binary->alpha, 0.75);
+  EXPECT_EQ(binary->gamma, 1.5);
+  EXPECT_TRUE(binary->balanced);
+  EXPECT_TRUE(binary->from_logits);
+  EXPECT_EQ(binary->label_smoothing, 0.125);
+  const LossSpec defaults = ParseLoss({.class_name = "binary_focal_crossentropy"}).value();
+  EXPECT_EQ(defaults.alpha, 0.25);
+  EXPECT_EQ(defaults.gamma, 2);
+  EXPECT_FALSE(defaults.balanced);
+  const auto categorical =
+      ParseLoss({.class_name = "CategoricalFocalCrossentropy", .lists = {{"alpha", {0.5, 0.25, 1}}}});
+  ASSERT_TRUE(categorical.ok()) << categorical.status();
+  EXPECT_EQ(categorical->class_alphas, (std::vector<float>{0.5f, 0.25f, 1}));
+  EXPECT_EQ(std::string(CheckOutput(*categorical, {4}).message()),
+            "loss CategoricalFocalCrossentropy: alpha: a list of 3 numbers does not fit 4 classes");
+  EXPECT_EQ(FaultOf({.class_name = "CategoricalFocalCrossentropy", .config = {{"gamma", -1}}}),
+            "loss CategoricalFocalCrossentropy: gamma -1: expected a number of at least 0");
+  EXPECT_EQ(FaultOf({.class_name = "BinaryFocalCrossentropy", .lists = {{"alpha", {0.5, 0.5}}}}),
+            "loss BinaryFocalCrossentropy: alpha: [0.5,0.5] is not supported");
+}
+
+TEST(ParseLoss, LossesOfBoxesHaveAFormat) {
+  const std::pair<const char*, kernels::BoxFormat> formats[] = {
+      {"xyxy", kernels::BoxFormat::kXyxy},
+      {"rel_yxyx", kernels::BoxFormat::kYxyx},
+      {"xyWH", kernels::BoxFormat::kXywh},
+      {"center_xyWH", kernels::BoxFormat::kCenterXywh},
+      {"center_yxhw", kernels::BoxFormat::kCenterYxhw},
+  };
+  for (const auto& [name, format] : formats) {
+    const auto loss = ParseLoss(
+        {.class_name = "CIoULoss", .config = {{"eps", 1e-7}}, .texts = {{"bounding_box_format", name}}});
+    ASSERT_TRUE(loss.ok()) << loss.status();
+    EXPECT_EQ(loss->kind, LossKind::kCiou);
+    EXPECT_EQ(loss->box_format, format) << name;
+  }
+  EXPECT_EQ(FaultOf({.class_name = "CIoULoss"}),
+            "loss CIoULoss: bounding_box_format is missing: write it into the config, if the class does not");
+  EXPECT_EQ(FaultOf({.class_name = "GIoULoss", .texts = {{"bounding_box_format", "coco"}}}),
+            "loss GIoULoss: bounding_box_format: \"coco\" is not supported; supported: xyxy, yxyx, xywh, "
+            "center_xywh and center_yxhw, also after rel_");
+}
+
+TEST(ParseLoss, TheLossOfTheIntersectionHasModes) {
+  const auto iou = [](std::map<std::string, std::string> texts) {
+    texts["bounding_box_format"] = "xyxy";
+    return KerasObject{.class_name = "IoULoss", .texts = std::move(texts)};
+  };
+  EXPECT_EQ(ParseLoss(iou({{"mode", "linear"}})).value().iou_mode, kernels::IouMode::kLinear);
+  EXPECT_EQ(ParseLoss(iou({{"mode", "quadratic"}, {"axis", "no_reduction"}})).value().iou_mode,
+            kernels::IouMode::kQuadratic);
+  EXPECT_EQ(ParseLoss(iou({{"axis", "no_reduction"}})).value().iou_mode, kernels::IouMode::kLog)
+      << "Keras' default";
+  EXPECT_EQ(FaultOf(iou({{"mode", "cubic"}})),
+            "loss IoULoss: mode: \"cubic\": expected linear, quadratic or log");
+  EXPECT_EQ(FaultOf(iou({})),
+            "loss IoULoss: mode: \"log\" of the mean over the batch is not supported; set axis to "
+            "\"no_reduction\", for the mean of the losses of boxes");
+  EXPECT_EQ(FaultOf({.class_name = "Huber", .texts = {{"mode", "log"}}}),
+            "loss Huber: mode: \"log\" is not supported");
+}
+
+TEST(CheckOutput, BoxesHaveFourNumbers) {
+  const LossSpec loss = {.kind = LossKind::kGiou};
+  EXPECT_EQ(CheckOutput(loss, {4}), absl::OkStatus());
+  EXPECT_EQ(CheckOutput(loss, {10, 4}), absl::OkStatus());
+  EXPECT_EQ(std::string(CheckOutput(loss, {4, 10}).message()),
+            "loss GIoULoss: outputs [1,4,10]: a box has 4 numbers, along the last axis");
+}
+
 TEST(ParseLoss, AnotherLossIsRefusedWithTheSupportedOnes) {
-  EXPECT_EQ(FaultOf({.class_name = "Poisson"}),
-            "loss 'Poisson' is not supported; supported: SparseCategoricalCrossentropy, "
-            "CategoricalCrossentropy, BinaryCrossentropy, MeanSquaredError, MeanAbsoluteError, Huber, "
-            "InBatchSoftmax");
+  EXPECT_EQ(
+      FaultOf({.class_name = "Poisson"}),
+      "loss 'Poisson' is not supported; supported: SparseCategoricalCrossentropy, "
+      "CategoricalCrossentropy, BinaryCrossentropy, MeanSquaredError, MeanAbsoluteError, Huber, "
+      "InBatchSoftmax, CategoricalFocalCrossentropy, BinaryFocalCrossentropy, IoULoss, GIoULoss, CIoULoss");
 }
 
 TEST(ParseLoss, UnsupportedOptionsAreRefusedByName) {
@@ -108,7 +192,8 @@ TEST(CheckTargets, InBatchSoftmaxTakesAnyClassIndex) {
 }
 
 TEST(CheckOutput, CategoriesNeedMoreThanOneScore) {
-  for (LossKind kind : {LossKind::kSparseCategoricalCrossentropy, LossKind::kCategoricalCrossentropy}) {
+  for (LossKind kind : {LossKind::kSparseCategoricalCrossentropy, LossKind::kCategoricalCrossentropy,
+                        LossKind::kCategoricalFocalCrossentropy}) {
     EXPECT_THAT(std::string(CheckOutput({.kind = kind}, {4, 1}).message()),
                 HasSubstr("the model's output [4,1] has only one score, not one per class"));
     EXPECT_TRUE(CheckOutput({.kind = kind}, {4, 2}).ok());
@@ -186,7 +271,8 @@ TEST(CheckTargets, ErrorsNameLossOutputAndData) {
 }
 
 TEST(TargetFault, CrossEntropiesAdmitOnlyFractions) {
-  for (const LossKind kind : {LossKind::kBinaryCrossentropy, LossKind::kCategoricalCrossentropy}) {
+  for (const LossKind kind : {LossKind::kBinaryCrossentropy, LossKind::kCategoricalCrossentropy,
+                              LossKind::kBinaryFocalCrossentropy, LossKind::kCategoricalFocalCrossentropy}) {
     EXPECT_EQ(TargetFault({.kind = kind}, {0.0f, 1.0f, 0.25f}), "");
     EXPECT_EQ(TargetFault({.kind = kind}, {0.0f, -1.0f}),
               absl::StrCat("is -1; ", ClassName(kind), " admits 0 to 1"));

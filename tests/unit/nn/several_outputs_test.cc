@@ -229,6 +229,46 @@ TEST(SeveralOutputs, TheirNamesAreUnique) {
   EXPECT_EQ(repeated.outputs()[2].name, "box_1");
 }
 
+// A detection head: a class and a box. Keras 3.15 on PyTorch, model.train_on_batch() after
+// m.compile(SGD(0.125), [CategoricalFocalCrossentropy(), CIoULoss()], loss_weights=[0.5, 2.0]), where CIoULoss calls
+// keras.utils.bounding_boxes.compute_ciou(y_true, y_pred, "center_xywh").
+TEST(SeveralOutputs, AClassAndABoxTrainAsInKeras) {
+  const Model model = Read(R"({"loss": {"kind": {"module": "keras.losses", "class_name":
+      "CategoricalFocalCrossentropy", "config": {"name": "categorical_focal_crossentropy", "reduction":
+      "sum_over_batch_size", "from_logits": false, "label_smoothing": 0.0, "axis": -1, "alpha": 0.25, "gamma": 2.0},
+      "registered_name": null}, "flat": {"module": "keras_cv.src.losses.ciou_loss", "class_name": "CIoULoss",
+      "config": {"name": null, "reduction": "sum_over_batch_size", "eps": 1e-07,
+      "bounding_box_format": "center_xyWH"}, "registered_name": "keras_cv>CIoULoss"}},
+      "loss_weights": {"kind": 0.5, "flat": 2.0}})",
+                           R"([["kind", 0, 0], ["flat", 0, 0]])")
+                          .value();
+  const Objective objective = ObjectiveOf(model.compile_config(), model).value();
+  const auto device = kernels::CreateCpuDevice(0, 1).value();
+  const auto replica = Replica::Create(model, objective, *device).value();
+  KerasExamples examples(model);
+  examples.targets.clear();
+  const size_t kinds[] = {0, 2, 1, 2};
+  for (size_t example = 0; example < 4; ++example) {
+    for (size_t kind = 0; kind < 3; ++kind) examples.targets.push_back(kind == kinds[example] ? 1.0f : 0.0f);
+    const auto place = static_cast<float>(example);
+    for (const float number : {0.25f * place, 0.5f, 1 + 0.125f * place, 0.75f})
+      examples.targets.push_back(number);
+  }
+  std::vector<float> gradients(examples.parameters.size());
+  const double kLoss[] = {3.2398493290, 2.7155926228, 2.1855139732, 1.5723233223};
+  const double kKindLoss[] = {0.1545794606, 0.1570983827, 0.1636722684, 0.1695533395};
+  const double kBoxLoss[] = {1.5812797546, 1.3185217381, 1.0518388748, 0.7437733412};
+  for (int step = 0; step < 4; ++step) {
+    const BatchResult result =
+        replica->ForwardBackward(examples.parameters, examples.batch(), absl::MakeSpan(gradients), [](int) {})
+            .value();
+    EXPECT_NEAR(result.sums.loss / 4, kLoss[step], 3e-6) << step;
+    EXPECT_NEAR(result.sums.of_outputs[0] / 4, kKindLoss[step], 1e-6) << step;
+    EXPECT_NEAR(result.sums.of_outputs[1] / 4, kBoxLoss[step], 2e-6) << step;
+    for (size_t i = 0; i < gradients.size(); ++i) examples.parameters[i] -= 0.125f * gradients[i];
+  }
+}
+
 TEST(SeveralOutputs, FaultsNameTheOutput) {
   EXPECT_THAT(FaultOf(R"({"loss": {"kinds": "mse"}})"),
               HasSubstr("loss: 'kinds' is for no output of the model, whose outputs are 'kind', 'box'"));
