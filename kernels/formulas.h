@@ -169,6 +169,22 @@ CAIRN_HOST_DEVICE inline float PenaltyGradient(float l1, float l2, float w) {
   return (l1 == 0 ? 0.0f : l1 * Sign(w)) + (l2 == 0 ? 0.0f : 2 * l2 * w);
 }
 
+// One element of GaussianSample. A penalty whose factor is 0 is omitted, because 0 * infinity is NaN.
+CAIRN_HOST_DEVICE inline float SampleOf(float mean, float log_variance, float noise) {
+  return mean + std::exp(0.5f * log_variance) * noise;
+}
+CAIRN_HOST_DEVICE inline double SampleDivergence(float mean, float log_variance) {
+  return 0.5 * (double{std::expm1(log_variance)} - double{log_variance} + double{mean} * double{mean});
+}
+CAIRN_HOST_DEVICE inline float SampleMeanGradient(float factor, float mean, float dy) {
+  return factor == 0 ? dy : dy + factor * mean;
+}
+CAIRN_HOST_DEVICE inline float SampleVarianceGradient(float factor, float log_variance, float noise,
+                                                      float dy) {
+  const float of_sample = 0.5f * dy * noise * std::exp(0.5f * log_variance);
+  return factor == 0 ? of_sample : of_sample + 0.5f * factor * std::expm1(log_variance);
+}
+
 // The losses of keras/src/losses/losses.py, computed as in keras/src/backend/{jax,torch}/nn.py, which agree.
 // y is an output and t its target. Gradients are with respect to y, before weights.
 

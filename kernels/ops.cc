@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
+
 namespace cairn::kernels {
 
 bool ActivationParams::is_plain_relu() const {
@@ -27,6 +29,13 @@ bool ActivationParams::keeps_zero() const {
     default:
       return true;
   }
+}
+
+absl::Status Validate(const GaussianSampleParams& params) {
+  if (params.elements >= 1 && params.kl_factor >= 0 && std::isfinite(params.kl_factor))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("cannot sample ", params.elements,
+                                                 " elements with a divergence times ", params.kl_factor));
 }
 
 }  // namespace cairn::kernels

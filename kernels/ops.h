@@ -454,6 +454,32 @@ class Regularizer {
   virtual absl::Status Run(const float* w, float* gradient, double* penalty) = 0;
 };
 
+// Samples of normal distributions (Kingma and Welling, "Auto-Encoding Variational Bayes", 2014): y = mean +
+// exp(log_variance / 2) * noise. Their divergence from the normal distribution of mean 0 and variance 1 is a penalty:
+// `kl_factor` * sum of (exp(log_variance) - log_variance - 1 + mean^2) / 2. All arrays are [elements], float32.
+struct GaussianSampleParams {
+  int64_t elements = 0;
+  float kl_factor = 0;  // from 0 up
+};
+
+// INVALID_ARGUMENT for no elements, and for a factor below 0.
+absl::Status Validate(const GaussianSampleParams& params);
+
+class GaussianSample {
+ public:
+  struct Inputs {
+    const float* mean = nullptr;
+    const float* log_variance = nullptr;
+    const float* noise = nullptr;  // null: 0
+  };
+  virtual ~GaussianSample() = default;
+  // The penalty is in host memory at `penalty` after the next Synchronize().
+  virtual absl::Status Forward(const Inputs& inputs, float* y, double* penalty) = 0;
+  // The gradients include those of the penalty. They are null if they are not needed.
+  virtual absl::Status Backward(const Inputs& inputs, const float* dy, float* dmean,
+                                float* dlog_variance) = 0;
+};
+
 // Loss scaling (Micikevicius et al., "Mixed Precision Training", 2018, section 3.2): gradients that pass
 // through float16 are multiplied by a factor, so that small ones do not become 0, and are divided by it at
 // the end.
@@ -659,6 +685,8 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<Dropout>> MakeNoise(const NoiseParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
                                                                        float l2) = 0;
+  virtual absl::StatusOr<std::unique_ptr<GaussianSample>> MakeGaussianSample(
+      const GaussianSampleParams& params) = 0;
 
   // Available only if the device's compute_type() is float16.
   virtual absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(const LossScalerParams& params) = 0;

@@ -18,6 +18,7 @@ struct LayerRow {
 // One row per layer, in alphabetical order. InputLayer has no row: it is the model's shape.
 constexpr LayerRow kLayers[] = {
     {"Activation", MakeActivation, ByteUse::kPasses},
+    {"ActivityRegularization", MakeActivityRegularization, ByteUse::kPasses},
     {"Add", MakeAdd, ByteUse::kPasses},
     {"AlphaDropout", MakeAlphaDropout, ByteUse::kPasses},
     {"Attention", MakeAttention},
@@ -96,6 +97,7 @@ constexpr LayerRow kLayers[] = {
     {"ReverseEmbedding", MakeReverseEmbedding},
     {"ReversibleEmbedding", MakeReversibleEmbedding, ByteUse::kRaw},
     {"RotaryEmbedding", MakeRotaryEmbedding},
+    {"Sampling", MakeSampling},
     {"SelectStep", MakeSelectStep, ByteUse::kPasses},
     {"SeparableConv1D", MakeSeparableConv1D},
     {"SeparableConv2D", MakeSeparableConv2D},

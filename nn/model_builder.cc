@@ -15,6 +15,7 @@
 #include "nn/layer/dtype_policy.h"
 #include "nn/layer/keras_class.h"
 #include "nn/layer_registry.h"
+#include "nn/layers/activity_regularization.h"
 #include "nn/layers/id_layer.h"
 #include "nn/layers/input_layer.h"
 
@@ -153,6 +154,9 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
     read.trainable = reader.Bool("trainable", scope.trainable);
     read.has_input_shape = !ComputesIds(class_name) && HasInputShape(reader) && !HasOpenShape(reader);
     if (read.has_input_shape) read.input_shape = ReadInputShape(scope.nested(), reader);
+    const RegularizerSpec activity = reader.Regularizer("activity_regularizer");
+    if (ComputesIds(class_name)) reader.RefuseUnlessNull({"activity_regularizer"});
+    if (activity.l1 != 0 || activity.l2 != 0) read.activity = MakeActivityPenalty(read.name, activity);
     read.layer = FindLayer(class_name)(read.name, reader);
   }
   if (const auto status = reader.Finish(); !status.ok()) return Annotate(status, read.where);
@@ -317,6 +321,12 @@ const Shape& ModelBuilder::ShapeOf(int value) const {
                    : model_.nodes_[static_cast<size_t>(value)].output_shape;
 }
 
+absl::StatusOr<int> ModelBuilder::AddActivityNode(const ReadLayer& layer, int of) {
+  CAIRN_ASSIGN_OR_RETURN(const int added, AddOwnNode(layer.activity, {of}, layer.device));
+  CAIRN_RETURN_IF_ERROR(masks_.AddOutput(*layer.activity, {of}, added));
+  return added;
+}
+
 absl::StatusOr<int> ModelBuilder::AddNode(const ReadLayer& layer, const std::vector<int>& inputs) {
   if (inputs.size() == 1 && ComputesIds(layer.layer->class_name()) &&
       layer.layer->class_name() != "CategoryEncoding") {
@@ -324,7 +334,8 @@ absl::StatusOr<int> ModelBuilder::AddNode(const ReadLayer& layer, const std::vec
     if (!static_cast<const IdLayer&>(*layer.layer).encodes()) return ids;
     return AddLayerNode(layer, {ids});
   }
-  return AddLayerNode(layer, inputs);
+  CAIRN_ASSIGN_OR_RETURN(const int made, AddLayerNode(layer, inputs));
+  return layer.activity == nullptr ? made : AddActivityNode(layer, made);
 }
 
 absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std::vector<int>& inputs) {

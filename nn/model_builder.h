@@ -36,6 +36,8 @@ struct ReadLayer {
   std::vector<KerasGroup> groups{};  // as in Node
   bool trainable = true;
   std::shared_ptr<const Layer> layer{};  // null for an InputLayer
+  std::shared_ptr<const Layer>
+      activity{};  // passes the layer's output on, and adds the penalty on it; may be null
   // An InputLayer's shape, or the input shape that a first layer gives. Sizes are known unless the scope is nested.
   OpenShape input_shape{};
   bool has_input_shape = false;
@@ -115,6 +117,8 @@ class ModelBuilder {
                                  const std::string& device);
   // Adds the nodes of the masks that `node` takes, and makes them its inputs.
   absl::Status TakeMasks(Node& node);
+  // Adds the node of `layer.activity` behind the node `of`, and returns its index.
+  absl::StatusOr<int> AddActivityNode(const ReadLayer& layer, int of);
   absl::Status CheckOutput(const NamedValue& output) const;
   absl::Status AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node);
   void FinishStatistics();

@@ -164,6 +164,10 @@ class CpuOps final : public OpFactory {
                                                                float l2) override {
     return cpu::MakeRegularizer(elements, l1, l2);
   }
+  absl::StatusOr<std::unique_ptr<GaussianSample>> MakeGaussianSample(
+      const GaussianSampleParams& params) override {
+    return cpu::MakeGaussianSample(params);
+  }
   absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(const LossScalerParams&) override {
     return absl::UnimplementedError("loss scaling is for float16, which /cpu:0 does not compute in");
   }

@@ -66,6 +66,7 @@ absl::StatusOr<std::unique_ptr<ImageWarp>> MakeImageWarp(onednn::Context& contex
                                                          const ImageWarpParams& params);
 absl::StatusOr<std::unique_ptr<Dropout>> MakeNoise(onednn::Context& context, const NoiseParams& params);
 absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1, float l2);
+absl::StatusOr<std::unique_ptr<GaussianSample>> MakeGaussianSample(const GaussianSampleParams& params);
 absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(onednn::Context& context, const TensorDesc& from,
                                                      const TensorDesc& to);
 absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(onednn::Context& context, const LossParams& params);

@@ -122,6 +122,10 @@ class CudaOps final : public OpFactory {
                                                                float l2) override {
     return cuda::MakeRegularizer(context_, elements, l1, l2);
   }
+  absl::StatusOr<std::unique_ptr<GaussianSample>> MakeGaussianSample(
+      const GaussianSampleParams& params) override {
+    return cuda::MakeGaussianSample(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(const LossScalerParams& params) override {
     return cuda::MakeLossScaler(context_, params);
   }

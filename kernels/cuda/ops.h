@@ -52,6 +52,8 @@ absl::StatusOr<std::unique_ptr<ImageWarp>> MakeImageWarp(Context& context, const
 absl::StatusOr<std::unique_ptr<Dropout>> MakeNoise(Context& context, const NoiseParams& params);
 absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(Context& context, int64_t elements, float l1,
                                                              float l2);
+absl::StatusOr<std::unique_ptr<GaussianSample>> MakeGaussianSample(Context& context,
+                                                                   const GaussianSampleParams& params);
 absl::StatusOr<std::unique_ptr<LossScaler>> MakeLossScaler(Context& context, const LossScalerParams& params);
 absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(Context& context, const TensorDesc& from,
                                                      const TensorDesc& to);

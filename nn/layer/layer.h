@@ -94,6 +94,9 @@ class LayerOp {
   virtual bool ignores_inputs() const { return false; }
   virtual absl::Status Forward(const ForwardArgs& args) = 0;
   virtual absl::Status Backward(const BackwardArgs& args) = 0;
+  // What the op adds to the loss: the mean over LayerOpParams::mean_over examples. In host memory, valid after the
+  // device's next Synchronize(). Backward() adds its gradient.
+  virtual double penalty() const { return 0; }
 };
 
 struct LayerOpParams {
@@ -105,6 +108,8 @@ struct LayerOpParams {
   absl::Span<const int> masked{};
   // The input is a ragged input of the model, [batch, 1] here, in memory as EmbeddingParams::ragged_mean describes.
   bool ragged = false;
+  // The number of examples over which penalties are averaged; the batch may have only some of them. 0: the batch.
+  int64_t mean_over = 0;
   // The gradients of statistics are multiplied by it: of several calls of a layer, each has a share.
   float statistics_weight = 1;
 };
@@ -130,6 +135,8 @@ class Layer {
   virtual bool accepts_blocked(absl::Span<const Shape> /*inputs*/) const { return false; }
   // True for a layer that draws random numbers in training, or computes otherwise differently than in inference.
   virtual bool differs_in_training() const { return false; }
+  // Whether ops of the layer may have a penalty().
+  virtual bool adds_penalty() const { return false; }
   // True when MakeOp() takes integers as they are. Other layers get them as float32.
   virtual bool takes_integers() const { return false; }
   virtual MaskUse mask_use() const { return MaskUse::kDrops; }

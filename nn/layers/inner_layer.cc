@@ -33,6 +33,7 @@ std::unique_ptr<Layer> ReadInnerLayer(absl::string_view field, ConfigReader& out
   if (!reader.Bool("trainable", true) && outer.Bool("trainable", true))
     reader.Fail("trainable", "false is only supported for the layer as a whole");
   CheckDtype("dtype", reader);
+  reader.RefuseUnlessNull({"activity_regularizer"});
   reader.Ignore({"batch_input_shape", "input_shape"});
   std::unique_ptr<Layer> layer = make(name, reader);
   if (const absl::Status status = reader.Finish(); !status.ok()) {

@@ -11,6 +11,7 @@
 namespace cairn::nn {
 
 std::unique_ptr<Layer> MakeActivation(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeActivityRegularization(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeAdd(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeAlphaDropout(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeAttention(std::string name, ConfigReader& config);
@@ -89,6 +90,7 @@ std::unique_ptr<Layer> MakeReverseEmbedding(std::string name, ConfigReader& conf
 std::unique_ptr<Layer> MakeReversibleEmbedding(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeRmsNormalization(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeRotaryEmbedding(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeSampling(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeSelectStep(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeSeparableConv1D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeSeparableConv2D(std::string name, ConfigReader& config);

@@ -27,7 +27,7 @@ LinearConfig ReadLinearConfig(ConfigReader& config, absl::string_view kernel) {
       .kernel_regularizer = config.Regularizer(absl::StrCat(kernel, "_regularizer")),
       .bias_regularizer = config.Regularizer("bias_regularizer")};
   config.RefuseUnlessNull(
-      {"activity_regularizer", "kernel_constraint", "bias_constraint", absl::StrCat(kernel, "_constraint")});
+      {"kernel_constraint", "bias_constraint", absl::StrCat(kernel, "_constraint")});
   return read;
 }
 

@@ -21,7 +21,7 @@ struct TableConfig {
                         .initializer = config.Initializer("embeddings_initializer", "uniform"),
                         .regularizer = config.Regularizer("embeddings_regularizer")};
     config.RefuseUnlessNull(
-        {"embeddings_constraint", "activity_regularizer", "lora_rank", "quantization_config", "weights"});
+        {"embeddings_constraint", "lora_rank", "quantization_config", "weights"});
     return read;
   }
   VariableSpec Variable() const {

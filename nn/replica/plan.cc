@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,8 +35,9 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Obj
                                                    kernels::Device& device, Spec spec) {
   auto plan = std::unique_ptr<Plan>(new Plan(model, device, std::move(spec)));
   const PipelineStage& stage = plan->spec_.stage;
+  const StepExamples examples = {.batch = plan->spec_.batch, .mean_over = plan->spec_.mean_over};
   CAIRN_ASSIGN_OR_RETURN(plan->graph_,
-                         BuildStepGraph(model, stage, plan->spec_.batch, device, plan->spec_.trace.recorder));
+                         BuildStepGraph(model, stage, examples, device, plan->spec_.trace.recorder));
   CAIRN_RETURN_IF_ERROR(plan->AddRegularizers());
   CAIRN_ASSIGN_OR_RETURN(plan->gradients_, GradientBuffers::Create(plan->graph_, model, stage, device));
   CAIRN_RETURN_IF_ERROR(plan->AddLossScaler());
@@ -257,6 +259,12 @@ absl::Status Plan::Loss(const Batch& batch, bool gradient) {
                                          gradient ? doutputs + part.first_output : nullptr));
   }
   return gradient && scaler_ != nullptr ? scaler_->Scale(doutputs) : absl::OkStatus();
+}
+
+double Plan::penalty() const {
+  double sum = std::accumulate(penalties_.begin(), penalties_.end(), 0.0);
+  for (const StepGraph::Step& step : graph_.steps) sum += step.op->penalty();
+  return sum;
 }
 
 LossTotals Plan::sums() const {

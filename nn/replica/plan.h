@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -106,10 +105,10 @@ class Plan {
   // if all outputs are finite. Runs that pass again, so its values and inputs must still exist, and the device must
   // draw the same random numbers. Copies outputs in device memory to the host.
   absl::StatusOr<std::string> FirstNonFiniteStep();
-  // Valid after the device's next Synchronize(). `sums` does not include the regularizers' share of the mean
-  // loss.
+  // Valid after the device's next Synchronize(). `sums` does not include the penalties' share of the mean loss: those
+  // of variables and of layers.
   LossTotals sums() const;
-  double penalty() const { return std::accumulate(penalties_.begin(), penalties_.end(), 0.0); }
+  double penalty() const;
 
  private:
   struct LossOfOutput {

@@ -34,9 +34,14 @@ absl::Status CheckSize(const Shape& output) {
 
 class Builder {
  public:
-  Builder(const Model& model, const PipelineStage& stage, int64_t batch, kernels::Device& device,
+  Builder(const Model& model, const PipelineStage& stage, StepExamples examples, kernels::Device& device,
           TraceRecorder* recorder)
-      : model_(model), stage_(stage), batch_(batch), device_(device), recorder_(recorder) {}
+      : model_(model),
+        stage_(stage),
+        batch_(examples.batch),
+        mean_over_(examples.mean_over),
+        device_(device),
+        recorder_(recorder) {}
 
   absl::StatusOr<StepGraph> Build() {
     IndexNodes();
@@ -116,6 +121,7 @@ class Builder {
                                   .needs_input_gradients = needs_gradients,
                                   .masked = node.masked,
                                   .ragged = value(inputs[0]).ragged,
+                                  .mean_over = mean_over_ > 0 ? mean_over_ : batch_,
                                   .statistics_weight = node.statistics_weight};
     absl::StatusOr<std::unique_ptr<LayerOp>> op = absl::UnimplementedError("alone");
     if (IsOnlyUsedByNext(index)) {
@@ -206,7 +212,7 @@ class Builder {
 
   const Model& model_;
   const PipelineStage& stage_;
-  const int64_t batch_;
+  const int64_t batch_, mean_over_;
   kernels::Device& device_;
   TraceRecorder* const recorder_;
   StepGraph graph_;
@@ -218,9 +224,10 @@ class Builder {
 
 }  // namespace
 
-absl::StatusOr<StepGraph> BuildStepGraph(const Model& model, const PipelineStage& stage, int64_t batch,
-                                         kernels::Device& device, TraceRecorder* recorder) {
-  return Builder(model, stage, batch, device, recorder).Build();
+absl::StatusOr<StepGraph> BuildStepGraph(const Model& model, const PipelineStage& stage,
+                                         StepExamples examples, kernels::Device& device,
+                                         TraceRecorder* recorder) {
+  return Builder(model, stage, examples, device, recorder).Build();
 }
 
 }  // namespace cairn::nn

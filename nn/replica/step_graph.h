@@ -55,9 +55,15 @@ struct StepGraph {
   std::vector<std::unique_ptr<kernels::DeviceMemory>> buffers;  // see activation_buffers.h
 };
 
-// `batch`: >= 1 examples. `recorder` may be null. `device` must outlive the graph. RESOURCE_EXHAUSTED if an
+// The examples of a step: `batch` >= 1, of those over which losses are averaged. 0: the batch.
+struct StepExamples {
+  int64_t batch = 0, mean_over = 0;
+};
+
+// `recorder` may be null. `device` must outlive the graph. RESOURCE_EXHAUSTED if an
 // output is too large for any machine.
-absl::StatusOr<StepGraph> BuildStepGraph(const Model& model, const PipelineStage& stage, int64_t batch,
-                                         kernels::Device& device, TraceRecorder* recorder);
+absl::StatusOr<StepGraph> BuildStepGraph(const Model& model, const PipelineStage& stage,
+                                         StepExamples examples, kernels::Device& device,
+                                         TraceRecorder* recorder);
 
 }  // namespace cairn::nn

@@ -40,7 +40,7 @@ void RefuseOther(ConfigReader& config) {
   RefuseTrue("stateful", "states start at 0 in every example; give the layer whole sequences", config);
   RefuseTrue("time_major", "inputs are [batch, steps, channels]", config);
   config.RefuseUnlessNull(
-      {"activity_regularizer", "kernel_constraint", "recurrent_constraint", "bias_constraint"});
+      {"kernel_constraint", "recurrent_constraint", "bias_constraint"});
   // How Keras computes the same numbers. The job's --seed is used.
   config.Ignore({"unroll", "implementation", "use_cudnn", "seed", "input_length", "input_dim"});
 }

@@ -25,7 +25,7 @@ class StepGraphTest : public testing::Test {
   void Load(const std::string& json, int64_t batch = 2) {
     model_ = std::make_unique<Model>(Model::FromJson(json, "m").value());
     stage_ = WholeModel(*model_);
-    graph_ = BuildStepGraph(*model_, stage_, batch, *device_, /*recorder=*/nullptr).value();
+    graph_ = BuildStepGraph(*model_, stage_, {.batch = batch}, *device_, /*recorder=*/nullptr).value();
   }
   std::unique_ptr<GradientBuffers> Buffers() {
     return GradientBuffers::Create(graph_, *model_, stage_, *device_).value();
@@ -60,7 +60,7 @@ TEST_F(StepGraphTest, OnlyValuesThatDependOnAVariableNeedAGradient) {
 
 TEST_F(StepGraphTest, AnOutputThatNoMachineCanHoldIsRefused) {
   const Model model = Model::FromJson(SequentialOf(kChain), "m").value();
-  const auto graph = BuildStepGraph(model, WholeModel(model), int64_t{1} << 42, *device_, nullptr);
+  const auto graph = BuildStepGraph(model, WholeModel(model), {.batch = int64_t{1} << 42}, *device_, nullptr);
   EXPECT_TRUE(absl::IsResourceExhausted(graph.status())) << graph.status();
 }
 
