@@ -20,6 +20,7 @@ constexpr LayerRow kLayers[] = {
     {"Activation", MakeActivation, ByteUse::kPasses},
     {"ActivityRegularization", MakeActivityRegularization, ByteUse::kPasses},
     {"Add", MakeAdd, ByteUse::kPasses},
+    {"AdditiveAttention", MakeAdditiveAttention},
     {"AlphaDropout", MakeAlphaDropout, ByteUse::kPasses},
     {"Attention", MakeAttention},
     {"Average", MakeAverage, ByteUse::kPasses},

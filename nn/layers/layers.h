@@ -13,6 +13,7 @@ namespace cairn::nn {
 std::unique_ptr<Layer> MakeActivation(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeActivityRegularization(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeAdd(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeAdditiveAttention(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeAlphaDropout(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeAttention(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeAverage(std::string name, ConfigReader& config);

@@ -60,8 +60,9 @@ def attention():
           [[["grouped", 0, 0]]]),
          (layer("EinsumDense", name="join", equation="...de,def->...f", output_shape=[4]), [[["split", 0, 0]]]),
          (layer("Attention", name="scaled", use_scale=True), [[["join", 0, 0], ["grouped", 0, 0], ["join", 0, 0]]]),
-         (layer("Flatten", name="flat"), [[["scaled", 0, 0]]]), (layer("Dense", name="scores", units=3), [[["flat", 0, 0]]])], "scores")
-    keywords = {"self": {"use_causal_mask": True}, "grouped": {"attention_mask": ["visible", 0, 0]}}
+         (layer("AdditiveAttention", name="additive"), [[["join", 0, 0], ["scaled", 0, 0], ["join", 0, 0]]]),
+         (layer("Flatten", name="flat"), [[["additive", 0, 0]]]), (layer("Dense", name="scores", units=3), [[["flat", 0, 0]]])], "scores")
+    keywords = {"self": {"use_causal_mask": True}, "additive": {"use_causal_mask": True}, "grouped": {"attention_mask": ["visible", 0, 0]}}
     for entry in document["config"]["layers"]:
         if entry["name"] in keywords:
             entry["inbound_nodes"][0][0][3] = keywords[entry["name"]]

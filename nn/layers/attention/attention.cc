@@ -1,4 +1,4 @@
-// Attention: of one head, without projections.
+// Attention and AdditiveAttention: of one head, without projections.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -8,6 +8,7 @@
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "kernels/ops.h"
+#include "nn/layers/attention/additive_scores.h"
 #include "nn/layers/attention/attention_call.h"
 #include "nn/layers/attention/attention_onnx.h"
 #include "nn/layers/attention/projected_attention_op.h"
@@ -53,6 +54,11 @@ class ScaledInput {
   std::unique_ptr<kernels::DeviceMemory> output_, gradient_;
 };
 
+// How a layer computes scores: products of queries and keys, or additive ones, with a scale that is a variable or not.
+struct Scores {
+  bool additive = false, use_scale = false;
+};
+
 // Variables: the scale, if there is one.
 class AttentionOp final : public LayerOp {
  public:
@@ -64,9 +70,14 @@ class AttentionOp final : public LayerOp {
         device_(device) {}
 
   absl::Status Prepare(const LayerOpParams& params, const kernels::AttentionParams& attention,
-                       bool use_scale) {
+                       const Scores& scores) {
     CAIRN_ASSIGN_OR_RETURN(attention_, device_.ops().MakeAttention(attention));
-    if (use_scale) {
+    if (scores.additive) {
+      CAIRN_ASSIGN_OR_RETURN(additive_,
+                             AdditiveScores::Create(params.inputs[0], params.inputs[key_], device_));
+      CAIRN_ASSIGN_OR_RETURN(spare_diagonal_,
+                             device_.Allocate(additive_->diagonal_floats(), "gradient of a constant"));
+    } else if (scores.use_scale) {
       CAIRN_ASSIGN_OR_RETURN(scaled_, ScaledInput::Create(params.inputs[0], device_));
     }
     // The kernel always writes dq, dk and dv. If the value is also the key, dk and dv are added.
@@ -90,6 +101,10 @@ class AttentionOp final : public LayerOp {
   const kernels::TensorDesc& output() const override { return output_; }
   absl::Status Forward(const ForwardArgs& args) override {
     if (scaled_ != nullptr) CAIRN_RETURN_IF_ERROR(scaled_->Forward(args.inputs[0], args.variables[0]));
+    if (additive_ != nullptr) {
+      CAIRN_RETURN_IF_ERROR(additive_->Forward(args.inputs[0], args.inputs[key_],
+                                               args.variables.empty() ? nullptr : args.variables[0]));
+    }
     return attention_->Forward(InputsOf(args.inputs), args.training, args.output);
   }
   absl::Status Backward(const BackwardArgs& args) override {
@@ -100,8 +115,17 @@ class AttentionOp final : public LayerOp {
     float* const dq = gradient(0, 0);
     float* const dv = gradient(1, 1);
     float* const dk = key_ == 1 ? spare_[2]->data() : gradient(key_, 2);
+    float* const dscores = additive_ != nullptr ? additive_->gradient()
+                           : scaled_ != nullptr ? scaled_->gradient()
+                                                : dq;
     CAIRN_RETURN_IF_ERROR(attention_->Backward(InputsOf(args.inputs), args.output, args.output_gradient,
-                                               scaled_ == nullptr ? dq : scaled_->gradient(), dk, dv));
+                                               dscores, additive_ == nullptr ? dk : spare_diagonal_->data(),
+                                               dv));
+    if (additive_ != nullptr) {
+      CAIRN_RETURN_IF_ERROR(additive_->Backward(args.inputs[0], args.inputs[key_],
+                                                args.variables.empty() ? nullptr : args.variables[0], dq, dk,
+                                                args.gradients.empty() ? nullptr : args.gradients[0]));
+    }
     if (scaled_ != nullptr) CAIRN_RETURN_IF_ERROR(scaled_->Backward(args.inputs[0], dq, args.gradients[0]));
     if (key_ == 1) CAIRN_RETURN_IF_ERROR(add_->Forward({dv, dk}, dv));
     for (size_t input = 2; input < args.inputs.size(); ++input) {
@@ -117,6 +141,10 @@ class AttentionOp final : public LayerOp {
     kernels::AttentionInputs of_attention = MasksOf(call_, inputs);
     of_attention.q = scaled_ == nullptr ? inputs[0] : scaled_->output();
     of_attention.k = inputs[key_];
+    if (additive_ != nullptr) {
+      of_attention.q = additive_->scores();
+      of_attention.k = additive_->diagonal();
+    }
     of_attention.v = inputs[1];
     return of_attention;
   }
@@ -126,7 +154,9 @@ class AttentionOp final : public LayerOp {
   const size_t key_;  // the input of the key
   kernels::Device& device_;
   std::unique_ptr<kernels::Attention> attention_;
-  std::unique_ptr<ScaledInput> scaled_;  // null: the query as it is
+  std::unique_ptr<ScaledInput> scaled_;       // null: the query as it is
+  std::unique_ptr<AdditiveScores> additive_;  // null: products of queries and keys
+  std::unique_ptr<kernels::DeviceMemory> spare_diagonal_;
   std::unique_ptr<kernels::NaryOp> add_;
   std::unique_ptr<kernels::DeviceMemory> spare_[3];  // of query, value and key
   std::unique_ptr<kernels::DeviceMemory> zeros_;
@@ -135,9 +165,9 @@ class AttentionOp final : public LayerOp {
 
 class AttentionLayer final : public Layer {
  public:
-  AttentionLayer(std::string name, bool use_scale, float dropout, AttentionCall call)
-      : Layer(std::move(name), "Attention"),
-        use_scale_(use_scale),
+  AttentionLayer(std::string name, const Scores& scores, float dropout, AttentionCall call)
+      : Layer(std::move(name), scores.additive ? "AdditiveAttention" : "Attention"),
+        scores_(scores),
         dropout_(dropout),
         call_(std::move(call)) {}
 
@@ -147,12 +177,18 @@ class AttentionLayer final : public Layer {
     const Shape& key = inputs[KeyInput(inputs.size())];
     if (inputs[0][1] != key[1]) {
       return absl::InvalidArgumentError(absl::StrCat("query ", inputs[0].ToString(), " and key ",
-                                                     key.ToString(), " differ in the axis of the product"));
+                                                     key.ToString(), " differ in the axis of the ",
+                                                     scores_.additive ? "sum" : "product"));
     }
     return Shape{inputs[0][0], inputs[1][1]};
   }
-  std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override {
-    if (!use_scale_) return {};
+  std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
+    if (!scores_.use_scale) return {};
+    if (scores_.additive) {
+      return {{.name = "scale",
+               .shape = {inputs[0][1]},
+               .initializer = ParseInitializer("glorot_uniform").value_or(InitializerSpec{})}};
+    }
     return {{.name = "scale", .shape = {}, .initializer = {.center = 1}}};
   }
 
@@ -166,7 +202,7 @@ class AttentionLayer final : public Layer {
     attention.type = params.inputs[0].type;
     auto op =
         std::make_unique<AttentionOp>(params.inputs[0], attention, call_, KeyInput(shapes.size()), device);
-    CAIRN_RETURN_IF_ERROR(op->Prepare(params, attention, use_scale_));
+    CAIRN_RETURN_IF_ERROR(op->Prepare(params, attention, scores_));
     return op;
   }
 
@@ -175,16 +211,39 @@ class AttentionLayer final : public Layer {
                                    OnnxBuilder& onnx) const override {
     std::vector<Shape> shapes;
     for (const OnnxValue input : inputs) shapes.push_back(onnx.ShapeOf(input));
-    std::string q = onnx.ChannelsLast(inputs[0]);
-    if (use_scale_) q = onnx.Add("Mul", {q, onnx.Weights(variables[0])});
-    const std::string k = onnx.ChannelsLast(inputs[KeyInput(inputs.size())]),
-                      v = onnx.ChannelsLast(inputs[1]);
+    std::string q = onnx.ChannelsLast(inputs[0]), k = onnx.ChannelsLast(inputs[KeyInput(inputs.size())]);
+    const std::string v = onnx.ChannelsLast(inputs[1]);
+    if (scores_.additive) {
+      q = ScoresInOnnx({q, k, {}}, shapes, variables, onnx);
+      k = DiagonalInOnnx(shapes[1][0], onnx);
+    } else if (scores_.use_scale) {
+      q = onnx.Add("Mul", {q, onnx.Weights(variables[0])});
+    }
     const std::string y =
         AttentionInOnnx(AttentionOf(0, shapes), {q, k, v}, MasksInOnnx(call_, inputs, onnx), onnx);
     return onnx.FromChannelsLast(y, {shapes[0][0], shapes[1][1]});
   }
 
  private:
+  // [batch, queries, keys]
+  static std::string ScoresInOnnx(const OnnxProjections& inputs, absl::Span<const Shape> shapes,
+                                  absl::Span<const OnnxVariable> variables, OnnxBuilder& onnx) {
+    const int64_t queries = shapes[0][0], keys = shapes[1][0], width = shapes[0][1];
+    const auto reshaped = [&onnx](const std::string& x, std::vector<int64_t> shape) {
+      return onnx.Add("Reshape", {x, onnx.Ints("shape", std::move(shape))});
+    };
+    const std::string sum = onnx.Add(
+        "Add", {reshaped(inputs.q, {-1, queries, 1, width}), reshaped(inputs.k, {-1, 1, keys, width})});
+    std::string tanh = onnx.Add("Tanh", {sum});
+    if (!variables.empty()) tanh = onnx.Add("Mul", {tanh, onnx.Weights(variables[0])});
+    return onnx.Add("ReduceSum", {tanh, onnx.Ints("axes", {-1})}, {{"keepdims", int64_t{0}}});
+  }
+  static std::string DiagonalInOnnx(int64_t keys, OnnxBuilder& onnx) {
+    std::vector<float> values(static_cast<size_t>(keys * keys));
+    for (int64_t key = 0; key < keys; ++key) values[static_cast<size_t>(key * keys + key)] = 1;
+    return onnx.Floats("diagonal", {1, keys, keys}, std::move(values));
+  }
+
   size_t KeyInput(size_t inputs) const { return call_.key() < inputs ? call_.key() : 1; }
   kernels::AttentionParams AttentionOf(int64_t batch, absl::Span<const Shape> inputs) const {
     return {.batch = batch,
@@ -192,30 +251,38 @@ class AttentionLayer final : public Layer {
             .keys = inputs[1][0],
             .heads = 1,
             .key_heads = 1,
-            .width = inputs[0][1],
+            .width = scores_.additive ? inputs[1][0] : inputs[0][1],
             .value_width = inputs[1][1],
             .causal = call_.causal,
             .dropout = dropout_,
             .stream = StreamOf(absl::StrCat("dropout/", name()))};
   }
 
-  const bool use_scale_;
+  const Scores scores_;
   const float dropout_;
   const AttentionCall call_;
 };
 
-}  // namespace
-
-std::unique_ptr<Layer> MakeAttention(std::string name, ConfigReader& config) {
-  const bool use_scale = config.Bool("use_scale", false);
+std::unique_ptr<Layer> ReadAttention(std::string name, const Scores& scores, ConfigReader& config) {
   const auto dropout = static_cast<float>(config.Number("dropout", 0));
   if (!(dropout >= 0 && dropout < 1)) config.Fail("dropout", absl::StrCat(dropout, " is not in [0, 1)"));
-  config.Refuse("score_mode", "dot");
-  config.Ignore({"seed"});
+  config.Ignore({"seed"});  // the job's --seed is used
   AttentionCall call = AttentionCall::Read(config);
   if (call.Find("query_mask").has_value())
     config.Fail("mask", "a mask of the query is not supported: multiply the output by it");
-  return std::make_unique<AttentionLayer>(std::move(name), use_scale, dropout, std::move(call));
+  return std::make_unique<AttentionLayer>(std::move(name), scores, dropout, std::move(call));
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeAttention(std::string name, ConfigReader& config) {
+  config.Refuse("score_mode", "dot");
+  return ReadAttention(std::move(name), {.use_scale = config.Bool("use_scale", false)}, config);
+}
+
+std::unique_ptr<Layer> MakeAdditiveAttention(std::string name, ConfigReader& config) {
+  return ReadAttention(std::move(name), {.additive = true, .use_scale = config.Bool("use_scale", true)},
+                       config);
 }
 
 }  // namespace cairn::nn

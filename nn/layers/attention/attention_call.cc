@@ -20,13 +20,13 @@ constexpr absl::string_view kArguments[] = {"query",      "value",    "key",    
 
 bool IsAttention(const json& class_name) {
   return class_name == "MultiHeadAttention" || class_name == "GroupQueryAttention" ||
-         class_name == "Attention" || class_name == "CachedMultiHeadAttention" ||
-         class_name == "LlamaAttention";
+         class_name == "Attention" || class_name == "AdditiveAttention" ||
+         class_name == "CachedMultiHeadAttention" || class_name == "LlamaAttention";
 }
 // Attention takes a list of tensors and a list of masks, MultiHeadAttention takes an argument for each
 // tensor.
 bool TakesLists(const json& class_name) {
-  return class_name == "Attention";
+  return class_name == "Attention" || class_name == "AdditiveAttention";
 }
 
 // A call as read: its tensors by argument, and the keyword arguments that are left.

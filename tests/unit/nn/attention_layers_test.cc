@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/tensor_view.h"
 #include "kernels/cpu/device.h"
@@ -131,6 +133,62 @@ TEST(Attention, AgreesWithKeras) {
       AttentionOutput({"Attention", R"("use_scale": false)",
                        R"({"args": [["a", "b"]], "kwargs": {"use_causal_mask": true}})", "3,2", "3,2"}),
       Pointwise(FloatNear(1e-6f), {-1.0f, 0.5f, 0.69870359f, 0.5f, -0.10285456f, 0.73452622f}));
+}
+
+TEST(AdditiveAttention, AgreesWithKeras) {
+  EXPECT_THAT(AttentionOutput({"AdditiveAttention", R"("use_scale": true)",
+                               R"({"args": [["a", "b"]], "kwargs": {}})", "3,2", "3,2"}),
+              Pointwise(FloatNear(1e-6f),
+                        {-0.597105f, 0.9897023f, -0.45637095f, 1.0112059f, -0.6207038f, 1.0212611f}));
+  EXPECT_THAT(
+      AttentionOutput({"AdditiveAttention", R"("use_scale": false)",
+                       R"({"args": [["a", "b"]], "kwargs": {"use_causal_mask": true}})", "3,2", "3,2"}),
+      Pointwise(FloatNear(1e-6f), {-1.0f, 0.5f, -0.024701625f, 0.5f, -0.058659762f, 0.9935178f}));
+  EXPECT_THAT(
+      AttentionOutput({"AdditiveAttention", R"("use_scale": true)",
+                       R"({"args": [["a", "b"]], "kwargs": {"mask": [null, "mask"]}})", "3,2", "3,2", "3"},
+                      {1, 0, 1}),
+      Pointwise(FloatNear(1e-6f), {-1.0f, 1.1361636f, -1.0f, 1.2415717f, -1.0f, 1.1655025f}));
+}
+
+// Against central differences of the loss: of the variables before query and value, and of the scale.
+TEST(AdditiveAttention, GradientsAreThoseOfTheLoss) {
+  for (const char* call : {R"([["query", "value"]])", R"([["query", "value", "key"]])"}) {
+    const auto dense = [](const char* name) {
+      return absl::StrCat(R"({"class_name": "Dense", "config": {"name": ")", name,
+                          R"(", "units": 3}, "inbound_nodes": [["x"]]}, )");
+    };
+    const std::string json = absl::StrCat(
+        R"({"class_name": "Functional", "config": {"layers": [{"class_name": "InputLayer", "config": {"name": "x",
+            "batch_shape": [null, 4, 2]}}, )",
+        dense("query"), dense("value"), absl::StrContains(call, "key") ? dense("key") : "",
+        R"({"class_name": "AdditiveAttention", "config": {"name": "tested"}, "inbound_nodes": [{"args": )",
+        call,
+        R"(, "kwargs": {"use_causal_mask": true}}]}],
+            "input_layers": [["x", 0, 0]], "output_layers": [["tested", 0, 0]]}})");
+    const auto model = Model::FromJson(json, "m");
+    ASSERT_TRUE(model.ok()) << model.status();
+    const auto device = kernels::CreateCpuDevice(0, 1).value();
+    const auto replica =
+        Replica::Create(*model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+    std::vector<float> x, targets(24), parameters = model->InitialParameters(3), gradients(parameters.size());
+    for (int i = 0; i < 16; ++i) x.push_back(std::sin(static_cast<float>(i)));
+    for (size_t i = 0; i < targets.size(); ++i) targets[i] = std::cos(static_cast<float>(i));
+    BatchView batch = {.examples = 2, .targets = targets};
+    batch.inputs.push_back(TensorView::OfFloats({2, 4, 2}, x));
+    ASSERT_TRUE(replica->ForwardBackward(parameters, batch, absl::MakeSpan(gradients), [](int) {}).ok());
+    const auto loss = [&](const std::vector<float>& at) {
+      return replica->Evaluate(at, batch).value().sums.loss / 2;
+    };
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      constexpr float kStep = 1e-2f;
+      std::vector<float> moved = parameters;
+      moved[i] += kStep;
+      const double high = loss(moved);
+      moved[i] -= 2 * kStep;
+      EXPECT_NEAR(gradients[i], (high - loss(moved)) / (2 * double{kStep}), 5e-4) << i;
+    }
+  }
 }
 
 TEST(RmsNormalization, AgreesWithKeras) {

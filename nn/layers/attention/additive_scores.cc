@@ -1,0 +1,105 @@
+#include "nn/layers/attention/additive_scores.h"
+
+#include <vector>
+
+#include "common/core/status.h"
+
+namespace cairn::nn {
+namespace {
+
+// Copies floats to memory of the type of `desc`.
+absl::Status CopyAs(const std::vector<float>& values, const kernels::TensorDesc& desc, float* to,
+                    kernels::Device& device) {
+  const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
+  const kernels::TensorDesc plain = {.shape = desc.shape};
+  CAIRN_ASSIGN_OR_RETURN(const auto floats,
+                         device.Allocate(plain.num_floats(), "additive scores: constants"));
+  CAIRN_RETURN_IF_ERROR(device.CopyToDevice(values.data(), floats->data(), bytes));
+  if (desc.is_plain()) {
+    CAIRN_RETURN_IF_ERROR(device.CopyOnDevice(floats->data(), to, plain.num_floats()));
+  } else {
+    CAIRN_ASSIGN_OR_RETURN(const auto convert, device.ops().MakeReorder(plain, desc));
+    CAIRN_RETURN_IF_ERROR(convert->Run(floats->data(), to));
+  }
+  return device.Synchronize();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AdditiveScores>> AdditiveScores::Create(const kernels::TensorDesc& query,
+                                                                       const kernels::TensorDesc& key,
+                                                                       kernels::Device& device) {
+  auto made = std::unique_ptr<AdditiveScores>(new AdditiveScores(device));
+  CAIRN_RETURN_IF_ERROR(made->MakeDiagonal(key));
+  CAIRN_RETURN_IF_ERROR(made->MakeOps(query, key));
+  return made;
+}
+
+absl::Status AdditiveScores::MakeDiagonal(const kernels::TensorDesc& key) {
+  const int64_t examples = key.shape[0], keys = key.shape[1];
+  const kernels::TensorDesc desc = key.WithShape({examples, keys, keys});
+  std::vector<float> values(static_cast<size_t>(desc.shape.num_elements()));
+  for (int64_t row = 0; row < examples * keys; ++row)
+    values[static_cast<size_t>(row * keys + row % keys)] = 1;
+  CAIRN_ASSIGN_OR_RETURN(diagonal_, device_.Allocate(desc.num_floats(), "additive scores: diagonal"));
+  return CopyAs(values, desc, diagonal_->data(), device_);
+}
+
+absl::Status AdditiveScores::MakeOps(const kernels::TensorDesc& query, const kernels::TensorDesc& key) {
+  const int64_t examples = query.shape[0], queries = query.shape[1], keys = key.shape[1],
+                width = query.shape[2];
+  const kernels::TensorDesc queries_of_pairs = query.WithShape({examples, queries, 1, width});
+  const kernels::TensorDesc keys_of_pairs = key.WithShape({examples, 1, keys, width});
+  CAIRN_ASSIGN_OR_RETURN(
+      add_, device_.ops().MakeBroadcastMerge(
+                {.kind = kernels::MergeKind::kAdd, .inputs = {queries_of_pairs, keys_of_pairs}}));
+  const kernels::TensorDesc rows = add_->output().WithShape({examples * queries * keys, width});
+  CAIRN_ASSIGN_OR_RETURN(tanh_, device_.ops().MakeActivation(rows, {.kind = kernels::Activation::kTanh}));
+  CAIRN_ASSIGN_OR_RETURN(weigh_, device_.ops().MakeDense({.input = rows, .units = 1, .use_bias = false}));
+  for (Memory* memory : {&sum_, &tanhs_, &dsum_, &dtanhs_}) {
+    CAIRN_ASSIGN_OR_RETURN(*memory, device_.Allocate(rows.num_floats(), "additive scores: pairs"));
+  }
+  for (Memory* memory : {&ones_, &dones_}) {
+    CAIRN_ASSIGN_OR_RETURN(*memory, device_.Allocate(width, "additive scores: scale"));
+  }
+  CAIRN_RETURN_IF_ERROR(CopyAs(std::vector<float>(static_cast<size_t>(width), 1.0f), {.shape = {width}},
+                               ones_->data(), device_));
+  const kernels::TensorDesc& weighed = weigh_->output();
+  const kernels::TensorDesc scores = query.WithShape(weighed.shape);
+  for (Memory* memory : {&scores_, &dscores_}) {
+    CAIRN_ASSIGN_OR_RETURN(*memory, device_.Allocate(scores.num_floats(), "additive scores"));
+  }
+  if (weighed == scores) return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(convert_, device_.ops().MakeReorder(weighed, scores));
+  CAIRN_ASSIGN_OR_RETURN(convert_back_, device_.ops().MakeReorder(scores, weighed));
+  for (Memory* memory : {&weighed_, &dweighed_}) {
+    CAIRN_ASSIGN_OR_RETURN(*memory, device_.Allocate(weighed.num_floats(), "additive scores"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdditiveScores::Forward(const float* query, const float* key, const float* scale) {
+  CAIRN_RETURN_IF_ERROR(add_->Forward({query, key}, sum_->data()));
+  CAIRN_RETURN_IF_ERROR(tanh_->Forward(sum_->data(), tanhs_->data()));
+  float* const to = weighed_ == nullptr ? scores_->data() : weighed_->data();
+  CAIRN_RETURN_IF_ERROR(
+      weigh_->Forward(tanhs_->data(), scale == nullptr ? ones_->data() : scale, nullptr, to));
+  return convert_ == nullptr ? absl::OkStatus() : convert_->Run(to, scores_->data());
+}
+
+absl::Status AdditiveScores::Backward(const float* query, const float* key, const float* scale, float* dquery,
+                                      float* dkey, float* dscale) {
+  float* dweighed = dscores_->data();
+  if (convert_back_ != nullptr) {
+    CAIRN_RETURN_IF_ERROR(convert_back_->Run(dscores_->data(), dweighed_->data()));
+    dweighed = dweighed_->data();
+  }
+  CAIRN_RETURN_IF_ERROR(weigh_->Backward(tanhs_->data(), scale == nullptr ? ones_->data() : scale,
+                                         weighed_ == nullptr ? scores_->data() : weighed_->data(), dweighed,
+                                         dtanhs_->data(), dscale == nullptr ? dones_->data() : dscale,
+                                         nullptr));
+  CAIRN_RETURN_IF_ERROR(tanh_->Backward(sum_->data(), tanhs_->data(), dtanhs_->data(), dsum_->data()));
+  return add_->Backward({query, key}, dsum_->data(), {dquery, dkey});
+}
+
+}  // namespace cairn::nn

@@ -1,0 +1,52 @@
+// The scores of additive attention (Bahdanau et al., "Neural Machine Translation by Jointly Learning to Align and
+// Translate", 2015): the sum of scale * tanh(query + key) over the last axis, for each pair of a query and a key.
+//
+// An op of attention takes them as its queries, with a matrix of ones on the diagonal as keys: their products are the
+// scores.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/device.h"
+#include "kernels/ops.h"
+
+namespace cairn::nn {
+
+class AdditiveScores {
+ public:
+  // `query` [n, queries, width] and `key` [n, keys, width], row-major, of one type, which the scores have too.
+  static absl::StatusOr<std::unique_ptr<AdditiveScores>> Create(const kernels::TensorDesc& query,
+                                                                const kernels::TensorDesc& key,
+                                                                kernels::Device& device);
+  // `scale` [width]; null: ones.
+  absl::Status Forward(const float* query, const float* key, const float* scale);
+  // Reads gradient(). `dscale` is null if there is no scale.
+  absl::Status Backward(const float* query, const float* key, const float* scale, float* dquery, float* dkey,
+                        float* dscale);
+
+  const float* scores() const { return Of(scores_); }      // [n, queries, keys]
+  float* gradient() const { return Of(dscores_); }         // of the scores
+  const float* diagonal() const { return Of(diagonal_); }  // [n, keys, keys]
+  int64_t diagonal_floats() const { return diagonal_->num_floats(); }
+
+ private:
+  using Memory = std::unique_ptr<kernels::DeviceMemory>;
+  explicit AdditiveScores(kernels::Device& device) : device_(device) {}
+  static float* Of(const Memory& memory) { return memory->data(); }
+  absl::Status MakeDiagonal(const kernels::TensorDesc& key);
+  absl::Status MakeOps(const kernels::TensorDesc& query, const kernels::TensorDesc& key);
+
+  kernels::Device& device_;
+  std::unique_ptr<kernels::NaryOp> add_;
+  std::unique_ptr<kernels::UnaryOp> tanh_;
+  std::unique_ptr<kernels::LinearOp> weigh_;
+  std::unique_ptr<kernels::Reorder> convert_, convert_back_;  // null unless weigh_ writes another type
+  Memory ones_, dones_;                                       // the scale that is not given, and its gradient
+  Memory sum_, tanhs_, dsum_, dtanhs_;                        // [n, queries, keys, width]
+  Memory weighed_, dweighed_;  // scores in the type of weigh_; null if that is theirs
+  Memory scores_, dscores_, diagonal_;
+};
+
+}  // namespace cairn::nn
