@@ -69,6 +69,17 @@ def attention():
     return document
 
 
+def autoencoder():
+    """Penalties and samples, which are not part of inference."""
+    return functional(
+        [ROW],
+        [(layer("Dense", name="mean", units=3, activity_regularizer="l2"), [[["row", 0, 0]]]),
+         (layer("Dense", name="log_var", units=3), [[["row", 0, 0]]]),
+         (layer("Sampling", name="z", kl_weight=0.5), [[["mean", 0, 0], ["log_var", 0, 0]]]),
+         (layer("ActivityRegularization", name="penalty", l1=0.1), [[["z", 0, 0]]]),
+         (layer("Dense", name="out", units=4), [[["penalty", 0, 0]]])], "out")
+
+
 def transformers():
     """Layers of keras_hub, with masks of ids and of the call, and those of which its backbones consist."""
     width = [None, 7, 8]
@@ -117,6 +128,7 @@ def side_by_side():
 NETWORKS = {
     "activations": side_by_side(),
     "attention": attention(),
+    "autoencoder": autoencoder(),
     "convolutions": sequential(
         IMAGE, layer("ZeroPadding2D", padding=[[1, 0], [2, 1]]),
         layer("Conv2D", filters=6, kernel_size=[3, 2], strides=[2, 1], padding="same", activation="tanh"),
