@@ -53,6 +53,17 @@ constexpr MetricOption kMaskToken = {
 constexpr MetricOption kNotMultiLabel = {"multi_label", 0, 0, true, KeepDefault};
 constexpr MetricOption kNotFromSortedIds = {"from_sorted_ids", 0, 0, true, KeepDefault};
 
+// Of intersections over unions: labels are class indices or, of the one-hot metrics, shares; outputs are scores.
+constexpr MetricOption kNumClasses = {
+    "num_classes", 1, 1 << 24, true,
+    [](MetricParams& params, double value) { params.num_classes = static_cast<int64_t>(value); }};
+constexpr MetricOption kIgnoredClass = {
+    "ignore_class", 0, 1 << 24, true,
+    [](MetricParams& params, double value) { params.ignored_class = static_cast<int64_t>(value); }};
+constexpr MetricOption kLastAxis = {"axis", -1, -1, true, KeepDefault};
+constexpr MetricOption kSparseLabels = {"sparse_y_true", 1, 1, true, KeepDefault};
+constexpr MetricOption kScores = {"sparse_y_pred", 0, 0, true, KeepDefault};
+
 // Sets an option that is a string. Returns false if the option or its value is not supported.
 using TextSetter = bool (*)(absl::string_view option, absl::string_view value, MetricParams& params);
 
@@ -62,6 +73,11 @@ bool SetAucText(absl::string_view option, absl::string_view value, MetricParams&
     return params.precision_recall || absl::EqualsIgnoreCase(value, "ROC");
   }
   return option == "summation_method" && absl::EqualsIgnoreCase(value, "interpolation");
+}
+
+// Keras adds up integers.
+bool SetIouText(absl::string_view option, absl::string_view value, MetricParams& /*params*/) {
+  return option == "dtype" && absl::StartsWith(value, "int");
 }
 
 enum class Targets { kClassIndices, kOnePerOutput, kItemsOfBatch, kAny };
@@ -77,7 +93,7 @@ struct MetricRow {
   absl::string_view class_name, name;
   Targets targets;
   MetricMaker make;
-  std::array<MetricOption, 3> options{};
+  std::array<MetricOption, 5> options{};
   TextSetter set_text = nullptr;
   absl::string_view short_name{};
   Better better = Better::kHigher;
@@ -110,6 +126,31 @@ constexpr MetricRow kMetrics[] = {
      Better::kLower},
     {"HitRate", "hit_rate", kAny, MakeHitRate, {kK, kListSize}},
     {"NDCG", "ndcg", kAny, MakeNdcg, {kK, kListSize}},
+    {"MeanIoU",
+     "mean_io_u",
+     kClassIndices,
+     MakeIou,
+     {kNumClasses, kIgnoredClass, kLastAxis, kSparseLabels, kScores},
+     SetIouText},
+    {"IoU",
+     "io_u",
+     kClassIndices,
+     MakeIou,
+     {kNumClasses, kIgnoredClass, kLastAxis, kSparseLabels, kScores},
+     SetIouText},
+    {"OneHotMeanIoU",
+     "one_hot_mean_io_u",
+     kOnePerOutput,
+     MakeIou,
+     {kNumClasses, kIgnoredClass, kLastAxis, kScores},
+     SetIouText},
+    {"OneHotIoU",
+     "one_hot_io_u",
+     kOnePerOutput,
+     MakeIou,
+     {kNumClasses, kIgnoredClass, kLastAxis, kScores},
+     SetIouText},
+    {"BinaryIoU", "binary_io_u", kOnePerOutput, MakeBinaryIou, {kThreshold}, SetIouText},
     {"Perplexity",
      "perplexity",
      kClassIndices,
@@ -213,6 +254,27 @@ std::string ListSizeFault(const MetricParams& params) {
                 : "has a list_size, which only a model with one output takes";
 }
 
+// Sets the classes whose mean is the result, of a metric for which they are an option.
+absl::Status SetTargetClasses(const KerasObject& metric, const MetricRow& row, MetricParams& params) {
+  const int64_t classes = row.make == MakeBinaryIou ? 2 : params.width;
+  if (params.num_classes != 0 && params.num_classes != classes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_classes ", params.num_classes, ": the outputs have ", classes, " classes"));
+  }
+  const bool some = absl::EndsWith(row.class_name, "IoU") && !absl::StrContains(row.class_name, "Mean");
+  for (const auto& [name, values] : metric.lists) {
+    for (const double value : values) {
+      if (!some || name != "target_class_ids" || value != std::floor(value) || !(value >= 0) ||
+          value >= static_cast<double>(classes)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, " [", absl::StrJoin(values, ","), "] is not supported"));
+      }
+      params.target_classes.push_back(static_cast<int64_t>(value));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetOptions(const KerasObject& metric, const MetricRow& row, MetricParams& params) {
   const auto refuse = [](absl::string_view option, const auto& value) {
     return absl::InvalidArgumentError(absl::StrCat(option, " ", value, " is not supported"));
@@ -231,7 +293,7 @@ absl::Status SetOptions(const KerasObject& metric, const MetricRow& row, MetricP
     if (name == "name") continue;
     if (row.set_text == nullptr || !row.set_text(name, value, params)) return refuse(name, value);
   }
-  return absl::OkStatus();
+  return SetTargetClasses(metric, row, params);
 }
 
 // Makes `name` unique, as keras/src/trainers/compile_utils.py, CompileMetrics.result() does. `uses` counts

@@ -162,7 +162,10 @@ absl::StatusOr<KerasObject> ParseMetric(const json& document) {
     object.config["thresholds"] = found->second.front();
     object.lists.erase(found);
   }
-  CAIRN_RETURN_IF_ERROR(RefuseLists(object));
+  // Only the classes of an intersection over union are a list.
+  KerasObject others = object;
+  others.lists.erase("target_class_ids");
+  CAIRN_RETURN_IF_ERROR(RefuseLists(others));
   DropFunction(object);
   return object;
 }

@@ -16,7 +16,7 @@ namespace cairn::nn {
 struct KerasObject {
   std::string class_name;                              // "Adam", "SparseCategoricalCrossentropy"
   std::map<std::string, double> config{};              // numbers and booleans; nulls are absent
-  std::map<std::string, std::vector<double>> lists{};  // lists of numbers; of schedules and losses
+  std::map<std::string, std::vector<double>> lists{};  // lists of numbers; of schedules, losses and metrics
   // Strings, which losses and metrics have: options such as {"curve", "PR"}, and the displayed name of a metric, such
   // as {"name", "auc_pr"}.
   std::map<std::string, std::string> texts{};

@@ -4,17 +4,12 @@
 #include <limits>
 
 #include "nn/metrics/example_mean.h"
+#include "nn/metrics/predictions.h"
 
 namespace cairn::nn {
 namespace {
 
 using Row = absl::Span<const float>;
-
-// Like NumPy's argmax: the first of equal elements; NaN is larger than all numbers.
-size_t IndexOfLargest(Row row) {
-  const auto smaller = [](float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); };
-  return static_cast<size_t>(std::max_element(row.begin(), row.end(), smaller) - row.begin());
-}
 
 // The fraction of an example's rows whose class is among the `k` largest outputs. `sparse`: targets are class
 // indices; otherwise the class is the index of the largest target.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/types/span.h"
 
@@ -35,6 +36,11 @@ struct MetricParams {
   bool from_logits = false;
   int64_t mask_token_id = -1;  // Perplexity: targets that do not count; -1: none
   double label_smoothing = 0;  // BinaryCrossentropy, in [0, 1]
+  // Intersections over unions: the number of classes, 0 for that of the outputs; the label of rows that do not count,
+  // -1: none; the classes whose mean is the result, empty: all.
+  int64_t num_classes = 0;
+  int64_t ignored_class = -1;
+  std::vector<int64_t> target_classes{};
 };
 
 class Metric {
@@ -67,6 +73,9 @@ std::unique_ptr<Metric> MakeBinaryCrossentropy(const MetricParams& params);
 std::unique_ptr<Metric> MakeMeanSquaredError(const MetricParams& params);
 std::unique_ptr<Metric> MakeMeanAbsoluteError(const MetricParams& params);
 std::unique_ptr<Metric> MakeRootMeanSquaredError(const MetricParams& params);
+// Defined in intersection.cc.
+std::unique_ptr<Metric> MakeIou(const MetricParams& params);
+std::unique_ptr<Metric> MakeBinaryIou(const MetricParams& params);
 // Defined in perplexity.cc.
 std::unique_ptr<Metric> MakePerplexity(const MetricParams& params);
 // Defined in ranking.cc.

@@ -2,12 +2,20 @@
 // other than 0 is positive. Every prediction has the weight of its example.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include "absl/types/span.h"
 #include "nn/metrics/metric.h"
 
 namespace cairn::nn {
+
+// Like NumPy's argmax: the first of equal elements; NaN is larger than all numbers.
+inline size_t IndexOfLargest(absl::Span<const float> row) {
+  const auto smaller = [](float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); };
+  return static_cast<size_t>(std::max_element(row.begin(), row.end(), smaller) - row.begin());
+}
 
 // Keras' divide_no_nan.
 inline double Ratio(double numerator, double denominator) {

@@ -109,6 +109,54 @@ TEST(Accuracy, SparseCategoricalAccuracyMatchesKeras) {
   EXPECT_NEAR(ValueOf(top, examples), 0.3, kTolerance);
 }
 
+// The expected values are those of Keras 3.15: m.update_state(targets, outputs, weights); m.result()
+TEST(IntersectionOverUnion, MatchesKeras) {
+  Examples examples = {LossKind::kSparseCategoricalCrossentropy,
+                       {2, 3},
+                       {0.7f, 0.2f, 0.1f, 0.1f, 0.3f, 0.6f, 0.2f, 0.5f, 0.3f, 0.4f, 0.3f, 0.3f, 0.1f, 0.1f,
+                        0.8f, 0.3f, 0.6f, 0.1f},
+                       {0, 2, 2, 0, 1, 1}};
+  const auto iou = [](const char* name, std::map<std::string, double> config,
+                      std::vector<double> classes = {}) {
+    KerasObject metric = {.class_name = name, .config = std::move(config), .texts = {{"dtype", "int32"}}};
+    if (!classes.empty()) metric.lists["target_class_ids"] = std::move(classes);
+    return metric;
+  };
+  const std::map<std::string, double> written = {
+      {"num_classes", 3}, {"sparse_y_true", 1}, {"sparse_y_pred", 0}, {"axis", -1}};
+  EXPECT_NEAR(ValueOf(iou("MeanIoU", written), examples), 0.55555558, kTolerance);
+  EXPECT_NEAR(ValueOf(MetricOfName("mean_io_u"), examples), 0.55555558, kTolerance);
+  EXPECT_NEAR(ValueOf(iou("IoU", written, {0, 2}), examples), 0.66666669, kTolerance);
+  EXPECT_NEAR(ValueOf(iou("MeanIoU", {{"ignore_class", 1}}), examples), 0.5, kTolerance);
+  examples.weights = {1, 0.5f, 2};
+  EXPECT_NEAR(ValueOf(iou("MeanIoU", written), examples), 0.57671958, kTolerance);
+
+  Examples shares = {LossKind::kCategoricalCrossentropy, {2, 3}, examples.outputs, {}};
+  for (const float label : examples.targets) {
+    for (int kind = 0; kind < 3; ++kind)
+      shares.targets.push_back(label == static_cast<float>(kind) ? 1.0f : 0.0f);
+  }
+  EXPECT_NEAR(ValueOf(iou("OneHotMeanIoU", {}), shares), 0.55555558, kTolerance);
+  EXPECT_NEAR(ValueOf(iou("OneHotIoU", {{"num_classes", 3}}, {1}), shares), 0.33333331, kTolerance);
+
+  const Examples binary = {LossKind::kBinaryCrossentropy, {1}, {0.9f, 0.5f, 0.1f, 0.7f}, {1, 0, 0, 0}};
+  EXPECT_NEAR(ValueOf(iou("BinaryIoU", {}, {0, 1}), binary), 0.33333334, kTolerance);
+  EXPECT_NEAR(ValueOf(iou("BinaryIoU", {{"threshold", 0.6}}, {1}), binary), 0.5, kTolerance);
+}
+
+TEST(IntersectionOverUnion, FaultsNameTheOption) {
+  const LossKind sparse = LossKind::kSparseCategoricalCrossentropy;
+  EXPECT_THAT(FaultOf({.class_name = "MeanIoU", .config = {{"num_classes", 4}}}, sparse),
+              HasSubstr("num_classes 4: the outputs have 3 classes"));
+  EXPECT_THAT(FaultOf({.class_name = "MeanIoU", .config = {{"sparse_y_pred", 1}}}, sparse),
+              HasSubstr("sparse_y_pred 1 is not supported"));
+  EXPECT_THAT(FaultOf({.class_name = "IoU", .lists = {{"target_class_ids", {3}}}}, sparse),
+              HasSubstr("target_class_ids [3] is not supported"));
+  EXPECT_THAT(FaultOf({.class_name = "MeanIoU", .lists = {{"target_class_ids", {1}}}}, sparse),
+              HasSubstr("target_class_ids [1] is not supported"));
+  EXPECT_THAT(FaultOf({.class_name = "MeanIoU"}), HasSubstr("metric 'MeanIoU' needs class indices"));
+}
+
 // The expected values are those of keras_hub 0.32.
 TEST(Perplexity, MatchesKerasHub) {
   Examples examples = {LossKind::kSparseCategoricalCrossentropy,
@@ -552,10 +600,9 @@ TEST(ParseMetrics, AnUnknownMetricIsRefusedWithTheSupportedOnes) {
   EXPECT_EQ(FaultOf(MetricOfName("F1Score")),
             "metric 'F1Score' is not supported; supported: accuracy, BinaryAccuracy, CategoricalAccuracy, "
             "SparseCategoricalAccuracy, TopKCategoricalAccuracy, SparseTopKCategoricalAccuracy, AUC, "
-            "BinaryCrossentropy, HitRate, NDCG, Perplexity, Precision, Recall, TruePositives, TrueNegatives, "
-            "FalsePositives, "
-            "FalseNegatives, MeanSquaredError, "
-            "MeanAbsoluteError, RootMeanSquaredError");
+            "BinaryCrossentropy, HitRate, NDCG, MeanIoU, IoU, OneHotMeanIoU, OneHotIoU, BinaryIoU, Perplexity, "
+            "Precision, Recall, TruePositives, TrueNegatives, FalsePositives, FalseNegatives, "
+            "MeanSquaredError, MeanAbsoluteError, RootMeanSquaredError");
 }
 
 TEST(ParseMetrics, UnsupportedOptionsAreRefusedByName) {
