@@ -18,7 +18,8 @@ std::string Text(const nlohmann::json& object, const char* key) {
 }
 
 bool IsKerasModule(absl::string_view module) {
-  for (const char* root : {"keras", "keras_cv", "keras_hub", "keras_nlp", "keras_rs", "tf_keras", "tensorflow"}) {
+  for (const char* root :
+       {"keras", "keras_cv", "keras_hub", "keras_nlp", "keras_rs", "tf_keras", "tensorflow"}) {
     if (module == root || absl::StartsWith(module, absl::StrCat(root, "."))) return true;
   }
   return false;

@@ -26,8 +26,7 @@ LinearConfig ReadLinearConfig(ConfigReader& config, absl::string_view kernel) {
       .bias_initializer = config.Initializer("bias_initializer", "zeros"),
       .kernel_regularizer = config.Regularizer(absl::StrCat(kernel, "_regularizer")),
       .bias_regularizer = config.Regularizer("bias_regularizer")};
-  config.RefuseUnlessNull(
-      {"kernel_constraint", "bias_constraint", absl::StrCat(kernel, "_constraint")});
+  config.RefuseUnlessNull({"kernel_constraint", "bias_constraint", absl::StrCat(kernel, "_constraint")});
   return read;
 }
 

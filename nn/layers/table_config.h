@@ -20,8 +20,7 @@ struct TableConfig {
                         .width = config.PositiveInt("output_dim"),
                         .initializer = config.Initializer("embeddings_initializer", "uniform"),
                         .regularizer = config.Regularizer("embeddings_regularizer")};
-    config.RefuseUnlessNull(
-        {"embeddings_constraint", "lora_rank", "quantization_config", "weights"});
+    config.RefuseUnlessNull({"embeddings_constraint", "lora_rank", "quantization_config", "weights"});
     return read;
   }
   VariableSpec Variable() const {

@@ -78,28 +78,27 @@ absl::Status AdditiveScores::MakeOps(const kernels::TensorDesc& query, const ker
   return absl::OkStatus();
 }
 
-absl::Status AdditiveScores::Forward(const float* query, const float* key, const float* scale) {
-  CAIRN_RETURN_IF_ERROR(add_->Forward({query, key}, sum_->data()));
+absl::Status AdditiveScores::Forward(const Inputs& inputs) {
+  CAIRN_RETURN_IF_ERROR(add_->Forward({inputs.query, inputs.key}, sum_->data()));
   CAIRN_RETURN_IF_ERROR(tanh_->Forward(sum_->data(), tanhs_->data()));
   float* const to = weighed_ == nullptr ? scores_->data() : weighed_->data();
-  CAIRN_RETURN_IF_ERROR(
-      weigh_->Forward(tanhs_->data(), scale == nullptr ? ones_->data() : scale, nullptr, to));
+  const float* const scale = inputs.scale == nullptr ? ones_->data() : inputs.scale;
+  CAIRN_RETURN_IF_ERROR(weigh_->Forward(tanhs_->data(), scale, nullptr, to));
   return convert_ == nullptr ? absl::OkStatus() : convert_->Run(to, scores_->data());
 }
 
-absl::Status AdditiveScores::Backward(const float* query, const float* key, const float* scale, float* dquery,
-                                      float* dkey, float* dscale) {
+absl::Status AdditiveScores::Backward(const Inputs& inputs, float* dquery, float* dkey, float* dscale) {
   float* dweighed = dscores_->data();
   if (convert_back_ != nullptr) {
     CAIRN_RETURN_IF_ERROR(convert_back_->Run(dscores_->data(), dweighed_->data()));
     dweighed = dweighed_->data();
   }
-  CAIRN_RETURN_IF_ERROR(weigh_->Backward(tanhs_->data(), scale == nullptr ? ones_->data() : scale,
-                                         weighed_ == nullptr ? scores_->data() : weighed_->data(), dweighed,
-                                         dtanhs_->data(), dscale == nullptr ? dones_->data() : dscale,
-                                         nullptr));
+  const float* const weighed = weighed_ == nullptr ? scores_->data() : weighed_->data();
+  const float* const scale = inputs.scale == nullptr ? ones_->data() : inputs.scale;
+  CAIRN_RETURN_IF_ERROR(weigh_->Backward(tanhs_->data(), scale, weighed, dweighed, dtanhs_->data(),
+                                         dscale == nullptr ? dones_->data() : dscale, nullptr));
   CAIRN_RETURN_IF_ERROR(tanh_->Backward(sum_->data(), tanhs_->data(), dtanhs_->data(), dsum_->data()));
-  return add_->Backward({query, key}, dsum_->data(), {dquery, dkey});
+  return add_->Backward({inputs.query, inputs.key}, dsum_->data(), {dquery, dkey});
 }
 
 }  // namespace cairn::nn

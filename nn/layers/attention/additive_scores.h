@@ -20,11 +20,14 @@ class AdditiveScores {
   static absl::StatusOr<std::unique_ptr<AdditiveScores>> Create(const kernels::TensorDesc& query,
                                                                 const kernels::TensorDesc& key,
                                                                 kernels::Device& device);
-  // `scale` [width]; null: ones.
-  absl::Status Forward(const float* query, const float* key, const float* scale);
+  struct Inputs {
+    const float* query = nullptr;
+    const float* key = nullptr;
+    const float* scale = nullptr;  // [width]; null: ones
+  };
+  absl::Status Forward(const Inputs& inputs);
   // Reads gradient(). `dscale` is null if there is no scale.
-  absl::Status Backward(const float* query, const float* key, const float* scale, float* dquery, float* dkey,
-                        float* dscale);
+  absl::Status Backward(const Inputs& inputs, float* dquery, float* dkey, float* dscale);
 
   const float* scores() const { return Of(scores_); }      // [n, queries, keys]
   float* gradient() const { return Of(dscores_); }         // of the scores

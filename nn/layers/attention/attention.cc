@@ -101,10 +101,8 @@ class AttentionOp final : public LayerOp {
   const kernels::TensorDesc& output() const override { return output_; }
   absl::Status Forward(const ForwardArgs& args) override {
     if (scaled_ != nullptr) CAIRN_RETURN_IF_ERROR(scaled_->Forward(args.inputs[0], args.variables[0]));
-    if (additive_ != nullptr) {
-      CAIRN_RETURN_IF_ERROR(additive_->Forward(args.inputs[0], args.inputs[key_],
-                                               args.variables.empty() ? nullptr : args.variables[0]));
-    }
+    if (additive_ != nullptr)
+      CAIRN_RETURN_IF_ERROR(additive_->Forward(OfScores(args.inputs, args.variables)));
     return attention_->Forward(InputsOf(args.inputs), args.training, args.output);
   }
   absl::Status Backward(const BackwardArgs& args) override {
@@ -122,8 +120,7 @@ class AttentionOp final : public LayerOp {
                                                dscores, additive_ == nullptr ? dk : spare_diagonal_->data(),
                                                dv));
     if (additive_ != nullptr) {
-      CAIRN_RETURN_IF_ERROR(additive_->Backward(args.inputs[0], args.inputs[key_],
-                                                args.variables.empty() ? nullptr : args.variables[0], dq, dk,
+      CAIRN_RETURN_IF_ERROR(additive_->Backward(OfScores(args.inputs, args.variables), dq, dk,
                                                 args.gradients.empty() ? nullptr : args.gradients[0]));
     }
     if (scaled_ != nullptr) CAIRN_RETURN_IF_ERROR(scaled_->Backward(args.inputs[0], dq, args.gradients[0]));
@@ -137,6 +134,10 @@ class AttentionOp final : public LayerOp {
   }
 
  private:
+  AdditiveScores::Inputs OfScores(absl::Span<const float* const> inputs,
+                                  absl::Span<const float* const> variables) const {
+    return {.query = inputs[0], .key = inputs[key_], .scale = variables.empty() ? nullptr : variables[0]};
+  }
   kernels::AttentionInputs InputsOf(absl::Span<const float* const> inputs) const {
     kernels::AttentionInputs of_attention = MasksOf(call_, inputs);
     of_attention.q = scaled_ == nullptr ? inputs[0] : scaled_->output();

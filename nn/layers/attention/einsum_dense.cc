@@ -253,8 +253,8 @@ std::unique_ptr<Layer> MakeEinsumDense(std::string name, ConfigReader& config) {
                          .bias_initializer = config.Initializer("bias_initializer", "zeros"),
                          .kernel_regularizer = config.Regularizer("kernel_regularizer"),
                          .bias_regularizer = config.Regularizer("bias_regularizer")};
-  config.RefuseUnlessNull({"kernel_constraint", "bias_constraint", "lora_rank",
-                           "lora_alpha", "gptq_unpacked_column_size", "quantization_config"});
+  config.RefuseUnlessNull({"kernel_constraint", "bias_constraint", "lora_rank", "lora_alpha",
+                           "gptq_unpacked_column_size", "quantization_config"});
   return std::make_unique<EinsumDenseLayer>(std::move(name), std::move(read), std::move(extents),
                                             std::move(bias_axes), std::move(linear));
 }

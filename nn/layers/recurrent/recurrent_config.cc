@@ -39,8 +39,7 @@ void RefuseOther(ConfigReader& config) {
              "a layer has one output; pass the sequence on (return_sequences) or its last output", config);
   RefuseTrue("stateful", "states start at 0 in every example; give the layer whole sequences", config);
   RefuseTrue("time_major", "inputs are [batch, steps, channels]", config);
-  config.RefuseUnlessNull(
-      {"kernel_constraint", "recurrent_constraint", "bias_constraint"});
+  config.RefuseUnlessNull({"kernel_constraint", "recurrent_constraint", "bias_constraint"});
   // How Keras computes the same numbers. The job's --seed is used.
   config.Ignore({"unroll", "implementation", "use_cudnn", "seed", "input_length", "input_dim"});
 }

@@ -597,12 +597,13 @@ TEST(ParseMetrics, DuplicateNamesAreChangedAsInKeras) {
 }
 
 TEST(ParseMetrics, AnUnknownMetricIsRefusedWithTheSupportedOnes) {
-  EXPECT_EQ(FaultOf(MetricOfName("F1Score")),
-            "metric 'F1Score' is not supported; supported: accuracy, BinaryAccuracy, CategoricalAccuracy, "
-            "SparseCategoricalAccuracy, TopKCategoricalAccuracy, SparseTopKCategoricalAccuracy, AUC, "
-            "BinaryCrossentropy, HitRate, NDCG, MeanIoU, IoU, OneHotMeanIoU, OneHotIoU, BinaryIoU, Perplexity, "
-            "Precision, Recall, TruePositives, TrueNegatives, FalsePositives, FalseNegatives, "
-            "MeanSquaredError, MeanAbsoluteError, RootMeanSquaredError");
+  EXPECT_EQ(
+      FaultOf(MetricOfName("F1Score")),
+      "metric 'F1Score' is not supported; supported: accuracy, BinaryAccuracy, CategoricalAccuracy, "
+      "SparseCategoricalAccuracy, TopKCategoricalAccuracy, SparseTopKCategoricalAccuracy, AUC, "
+      "BinaryCrossentropy, HitRate, NDCG, MeanIoU, IoU, OneHotMeanIoU, OneHotIoU, BinaryIoU, Perplexity, "
+      "Precision, Recall, TruePositives, TrueNegatives, FalsePositives, FalseNegatives, "
+      "MeanSquaredError, MeanAbsoluteError, RootMeanSquaredError");
 }
 
 TEST(ParseMetrics, UnsupportedOptionsAreRefusedByName) {
