@@ -130,6 +130,8 @@ struct DataOptions {
   // Targets, of one number each, become class 1 where they are at least this, and class 0 elsewhere. nullopt: targets
   // are as in the files.
   std::optional<float> label_threshold{};
+  // The target of an example is its input, of float32, in the place of what the files have.
+  bool autoencoder = false;
   // The number of bad rows of each set that may be skipped.
   int64_t max_bad_rows = 0;
   // CSV: the separator; 0: comma, semicolon or tab, as detected in the first file.

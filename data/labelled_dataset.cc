@@ -99,7 +99,23 @@ absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, co
         absl::StrCat(dataset->inputs_name_,
                      ": the model looks its values up in a table, and only images can be augmented"));
   }
+  if (options.autoencoder) CAIRN_RETURN_IF_ERROR(dataset->UseInputsAsTargets());
   return dataset;
+}
+
+absl::Status LabelledDataset::UseInputsAsTargets() {
+  if (input_specs_.size() != 1 || input_specs_[0].dtype != DType::kFloat32 || input_specs_[0].ragged) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        inputs_name_, ": --autoencoder needs a model with one input of numbers, which are the targets"));
+  }
+  if (!augmentation_.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        inputs_name_, ": targets would not be augmented with the inputs: --autoencoder excludes --augment"));
+  }
+  inputs_are_targets_ = true;
+  target_rows_ = nullptr;
+  targets_ = {.per_example = example_shape_.num_elements(), .shape = example_shape_};
+  return absl::OkStatus();
 }
 
 absl::Status LabelledDataset::ApplyClassWeights(const std::map<int64_t, float>& class_weights,
@@ -132,7 +148,7 @@ absl::Status LabelledDataset::status() const {
 }
 
 absl::Span<const float> LabelledDataset::Target(int64_t index) const {
-  if (target_rows_ != nullptr) return {};
+  if (target_rows_ != nullptr || inputs_are_targets_) return {};
   const auto each = static_cast<size_t>(targets_.per_example);
   return absl::MakeConstSpan(targets_.values).subspan(static_cast<size_t>(index) * each, each);
 }
@@ -151,7 +167,7 @@ void LabelledDataset::Prefetch(absl::Span<const uint32_t> examples, Fetch fetch)
       inputs_->Prefetch(example);
     } else {
       inputs_->PrefetchMemory(example);
-      if (target_rows_ == nullptr)
+      if (target_rows_ == nullptr && !inputs_are_targets_)
         __builtin_prefetch(targets_.values.data() + example * targets_.per_example);
     }
   }
@@ -161,7 +177,9 @@ float LabelledDataset::Read(int64_t index, absl::Span<const MutableTensorView> i
                             absl::Span<float> target) const {
   CAIRN_CHECK(index >= 0 && index < size_);
   inputs_->Read(index, inputs);
-  if (target_rows_ != nullptr) {
+  if (inputs_are_targets_) {
+    std::copy_n(static_cast<const float*>(inputs[0].data), target.size(), target.data());
+  } else if (target_rows_ != nullptr) {
     target_rows_->Read(index, {MutableTensorView::OfFloats(targets_.shape, target)});
   } else {
     std::copy_n(targets_.values.data() + index * targets_.per_example, targets_.per_example, target.data());

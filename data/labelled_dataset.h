@@ -40,6 +40,8 @@ class LabelledDataset final : public Dataset {
 
  private:
   explicit LabelledDataset(Split split);
+  // Takes the inputs as targets.
+  absl::Status UseInputsAsTargets();
   absl::Status ApplyClassWeights(const std::map<int64_t, float>& class_weights, const std::string& name);
 
   std::unique_ptr<RowSource> inputs_;
@@ -50,6 +52,7 @@ class LabelledDataset final : public Dataset {
   const std::vector<FilePart> parts_;
   Targets targets_;  // the targets of at least size_ examples, unless target_rows_ has them
   std::unique_ptr<RowSource> target_rows_;
+  bool inputs_are_targets_ = false;
   std::vector<float> weights_;  // at least size_ weights; empty: every example weighs 1
   Augmentation augmentation_;
 };

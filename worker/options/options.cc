@@ -266,6 +266,8 @@ void AddDataFlags(CLI::App& app, TrainOptions& options) {
        {"--label_threshold X", &options.data.label_threshold,
         "Labels of at least X become class 1, smaller ones class 0 [labels as in the files]",
         NumberBetween(std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max())},
+       {"--[no]autoencoder", &options.data.autoencoder,
+        "The target of an example is its input, of float numbers, and labels are not used [no]"},
        {"--feature_column NAME,...", Parsed(&options.data.feature_columns, &ParseNames),
         "CSV, TFRecord: names of the input columns, in order [CSV: all except the label; TFRecord: image, "
         "x, ...]"},

@@ -71,8 +71,8 @@ struct TrainOptions {
   std::map<std::string, std::vector<int64_t>> input_shapes;
 
   // Data. The flags are --data_dir, --input_scale, --limit_examples, --csv_separator, --label_column,
-  // --label_threshold, --feature_column, --missing_value, --max_bad_rows, --hash_ids, --class_weight and --augment; the
-  // model determines the other fields of `data`.
+  // --label_threshold, --autoencoder, --feature_column, --missing_value, --max_bad_rows, --hash_ids, --class_weight and
+  // --augment; the model determines the other fields of `data`.
   data::DataOptions data;
   std::string shard_tail = "exact";  // --shard_tail exact|pad|drop
   bool shuffle = true;               // --shuffle / --noshuffle

@@ -39,6 +39,35 @@ TEST(LoadTrainingData, ReadsFilesWithMnistsNamesWithAndWithoutGzip) {
   EXPECT_THAT(ReadExample(*data->validation, 1).target, ElementsAre(1));
 }
 
+TEST(LoadTrainingData, TheTargetsOfAnAutoencoderAreItsInputs) {
+  const TemporaryDirectory dir;
+  WriteText(dir / "train-images-idx3-ubyte", kImages);
+  WriteText(dir / "train-labels-idx1-ubyte", kLabels);
+  DataOptions options = {.path = dir.path(),
+                         .input_names = {"image"},
+                         .input_shapes = {{2, 2, 1}},
+                         .input_types = {DType::kFloat32},
+                         .example_shape = {2, 2, 1},
+                         .autoencoder = true};
+  const auto data = LoadTrainingData(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->target_info().per_example, 4);
+  EXPECT_EQ(data->train->target_info().shape, Shape({2, 2, 1}));
+  EXPECT_EQ(data->train->num_classes(), 0);
+  EXPECT_THAT(data->train->Target(0), IsEmpty());
+  const Example example = ReadExample(*data->train, 0);
+  EXPECT_THAT(example.inputs, ElementsAre(0, 0.2f, 0.4f, 1));
+  EXPECT_EQ(example.target, example.inputs);
+  // Weights of classes are those of the labels.
+  options.class_weights = {{3, 2.5f}};
+  EXPECT_EQ(ReadExample(*LoadTrainingData(options).value().train, 0).weight, 2.5f);
+  options.augmentation = {.flip = true};
+  EXPECT_THAT(RefusalOf(options), HasSubstr("--autoencoder excludes --augment"));
+  options.augmentation = {};
+  options.input_types = {DType::kInt64};
+  EXPECT_THAT(RefusalOf(options), HasSubstr("--autoencoder needs a model with one input of numbers"));
+}
+
 TEST(LoadTrainingData, NamesUnreadFilesOfOtherFormats) {
   const TemporaryDirectory dir;
   WriteText(dir / "train.csv", "a,label\n1,0\n2,1\n");
