@@ -8,29 +8,37 @@
 #include "common/flags/flags.h"
 #include "common/flags/path_checks.h"
 #include "data/criteo/synthetic_ctr.h"
+#include "data/image/synthetic_shapes.h"
 #include "data/tokens/synthetic_text.h"
 
 namespace cairn::cli {
 namespace {
 
-// `cairn synthetic`: writes a set whose best possible result is known, which no model exceeds except by chance.
+// `cairn synthetic`: writes a set. The best possible result for `ctr` and `text` is known, and no model exceeds it
+// except by chance.
 class SyntheticCommand final : public Command {
  public:
   void Declare(CLI::App& app) override {
     AddFlags(
         app,
-        {{"KIND ctr|text", &kind_,
-          "ctr: a click log in Criteo's format; text: files of tokens, for language models of characters",
-          OneOf({"ctr", "text"}), kRequired},
+        {{"KIND ctr|text|shapes", &kind_,
+          "ctr: a click log in Criteo's format; text: files of tokens, for language models of characters; "
+          "shapes: "
+          "images and the classes of their pixels, for segmentation",
+          OneOf({"ctr", "text", "shapes"}), kRequired},
          {"DIR DIR",
           &directory_,
-          "Directory for train.txt, test.txt and teacher.json, or for train.bin, test.bin and tokens.json",
+          "Directory for train.txt, test.txt and teacher.json, for train.bin, test.bin and tokens.json, or "
+          "for "
+          "x_train.npy, y_train.npy, x_test.npy and y_test.npy",
           {},
           kRequired},
-         {"--rows N", &options_.train_rows, "Number of training examples; text: of characters",
-          WholeNumberFrom(1)},
-         {"--test_rows N", &options_.test_rows, "Number of test examples; text: of characters",
-          WholeNumberFrom(1)},
+         {"--rows N", &options_.train_rows,
+          "Number of training examples; text: of characters [1000000; shapes: 4000]", WholeNumberFrom(1),
+          kDefaultInText},
+         {"--test_rows N", &options_.test_rows,
+          "Number of test examples; text: of characters [100000; shapes: 1000]", WholeNumberFrom(1),
+          kDefaultInText},
          {"--scale X", &options_.scale,
           "ctr: factor for the numbers of categories; 1: those of Criteo's Kaggle set, 33.8 million",
           NumberAbove(0)},
@@ -40,15 +48,20 @@ class SyntheticCommand final : public Command {
   }
 
   int Run(const CLI::App& app) override {
-    const bool text = kind_ == "text";
-    if (app.count(text ? "--scale" : "--words") > 0) {
-      return static_cast<int>(UsageError(
-          "cairn synthetic", text ? "--scale: only ctr has categories" : "--words: only text has words"));
-    }
+    if (kind_ != "ctr" && app.count("--scale") > 0)
+      return static_cast<int>(UsageError("cairn synthetic", "--scale: only ctr has categories"));
+    if (kind_ != "text" && app.count("--words") > 0)
+      return static_cast<int>(UsageError("cairn synthetic", "--words: only text has words"));
+    if (app.count("--rows") == 0 && kind_ == "shapes")
+      options_.train_rows = data::SyntheticShapesOptions().train_images;
+    if (app.count("--test_rows") == 0 && kind_ == "shapes")
+      options_.test_rows = data::SyntheticShapesOptions().test_images;
     if (const absl::Status status = CheckDirectoryWritable(directory_); !status.ok()) {
       return static_cast<int>(UsageError("cairn synthetic", absl::StrCat("DIR: ", status.message())));
     }
-    const absl::Status written = text ? WriteText() : WriteClickLog();
+    const absl::Status written = kind_ == "text"     ? WriteText()
+                                 : kind_ == "shapes" ? WriteShapes()
+                                                     : WriteClickLog();
     if (written.ok()) return 0;
     std::fprintf(stderr, "cairn synthetic: %s\n", std::string(written.message()).c_str());
     return static_cast<int>(ExitCode::kFailure);
@@ -76,6 +89,15 @@ class SyntheticCommand final : public Command {
         "%s: %d training characters, %d test characters, %d words\n"
         "best possible on the test set: perplexity %.4f\n",
         directory_, options_.train_rows, options_.test_rows, words_, perplexity);
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteShapes() const {
+    CAIRN_RETURN_IF_ERROR(data::WriteSyntheticShapes(
+        directory_,
+        {.train_images = options_.train_rows, .test_images = options_.test_rows, .seed = options_.seed}));
+    absl::PrintF("%s: %d training images, %d test images, %d classes of pixels\n", directory_,
+                 options_.train_rows, options_.test_rows, data::kShapesClasses);
     return absl::OkStatus();
   }
 
