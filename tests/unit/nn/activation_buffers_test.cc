@@ -38,7 +38,7 @@ class ActivationBuffersTest : public testing::Test {
   void Load(const std::string& json) {
     model_ = std::make_unique<Model>(Model::FromJson(json, "m").value());
     graph_ =
-        BuildStepGraph(*model_, WholeModel(*model_), /*batch=*/4, *device_, /*recorder=*/nullptr).value();
+        BuildStepGraph(*model_, WholeModel(*model_), {.batch = 4}, *device_, /*recorder=*/nullptr).value();
   }
   const float* MemoryOf(const std::string& layer) {
     for (const StepGraph::Step& step : graph_.steps) {
