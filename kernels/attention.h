@@ -21,7 +21,7 @@ struct AttentionParams {
   int64_t width = 0, value_width = 0;
   ElementType type = ElementType::kFloat32;  // of q, k, v and y; masks are float32
   float scale = 1;
-  bool causal = false;  // query i sees the keys 0 to i
+  bool causal = false;  // query i sees the keys 0 to first_query + i (AttentionInputs)
   // Dropout of the softmax weights [batch, heads, queries, keys] in training: the choice of Dropout with this
   // rate and stream (ops.h).
   float dropout = 0;
@@ -41,6 +41,8 @@ struct AttentionInputs {
   const float* query_mask = nullptr;
   const float* key_mask = nullptr;
   const float* mask = nullptr;
+  // The position of query 0 among the keys, for queries that continue a sequence. Backward() requires 0.
+  int64_t first_query = 0;
 };
 
 class Attention {
@@ -60,26 +62,28 @@ absl::Status Validate(const AttentionParams& params);
 // Whether the query sees the key of an example.
 CAIRN_HOST_DEVICE inline bool Sees(const AttentionParams& params, const AttentionInputs& inputs,
                                    int64_t example, int64_t query, int64_t key) {
-  if (params.causal && key > query) return false;
+  if (params.causal && key > inputs.first_query + query) return false;
   if (inputs.key_mask != nullptr && inputs.key_mask[example * params.keys + key] == 0) return false;
   const int64_t row = example * params.queries + query;
   if (inputs.query_mask != nullptr && inputs.query_mask[row] == 0) return false;
   return inputs.mask == nullptr || inputs.mask[row * params.keys + key] != 0;
 }
 
-// How many keys, from key 0 on, the queries [first_query, end_query) of an example must visit. With `causal` these are
-// the first end_query keys, unless a query of the range sees no key: it gives all keys the same weight, so all are
-// visited.
+// How many keys, from key 0 on, the queries [begin, end) of an example must visit. With `causal` these are the keys up
+// to the position of the last query, unless a query of the range sees no key: it gives all keys the same weight, so all
+// are visited.
 CAIRN_HOST_DEVICE inline int64_t KeysOf(const AttentionParams& params, const AttentionInputs& inputs,
-                                        int64_t example, int64_t first_query, int64_t end_query) {
-  if (!params.causal || end_query >= params.keys) return params.keys;
+                                        int64_t example, int64_t begin, int64_t end) {
+  const int64_t end_key = inputs.first_query + end;
+  if (!params.causal || end_key >= params.keys) return params.keys;
   const bool masked = inputs.query_mask != nullptr || inputs.key_mask != nullptr || inputs.mask != nullptr;
-  for (int64_t query = first_query; masked && query < end_query; ++query) {
+  for (int64_t query = begin; masked && query < end; ++query) {
+    const int64_t last = inputs.first_query + query;
     int64_t key = 0;
-    while (key <= query && !Sees(params, inputs, example, query, key)) ++key;
-    if (key > query) return params.keys;
+    while (key <= last && !Sees(params, inputs, example, query, key)) ++key;
+    if (key > last) return params.keys;
   }
-  return end_query;
+  return end_key;
 }
 
 }  // namespace cairn::kernels

@@ -183,6 +183,10 @@ struct PairDotsParams {
 struct RotaryParams {
   TensorDesc input;                 // [n, steps, ..., width], row-major
   std::vector<double> frequencies;  // [width / 2]
+  // Null: the steps are 0, 1, ... Otherwise they are *first, *first + 1, ..., below `steps`; host memory, read at each
+  // call.
+  const int64_t* first = nullptr;
+  int64_t steps = 0;
 };
 
 enum class Pooling { kMax, kAverage };

@@ -34,6 +34,7 @@ class AttentionConformance : public ConformanceTest {
     Masks masks;
     Tensor q, k, v;
     std::vector<double> kept;  // [batch, heads, queries, keys] the factors of dropout; empty: none
+    int64_t first_query = 0;
   };
 
   Case MakeCase(AttentionParams params, Masks masks = {}) {
@@ -54,7 +55,7 @@ class AttentionConformance : public ConformanceTest {
       return mask.empty() || mask[static_cast<size_t>(at)] != 0;
     };
     const int64_t row = example * c.params.queries + query;
-    return (!c.params.causal || key <= query) && bit(c.masks.queries, row) &&
+    return (!c.params.causal || key <= c.first_query + query) && bit(c.masks.queries, row) &&
            bit(c.masks.keys, example * c.params.keys + key) && bit(c.masks.pairs, row * c.params.keys + key);
   }
 
@@ -117,11 +118,13 @@ class AttentionConformance : public ConformanceTest {
                                              .v = v->data(),
                                              .query_mask = data(query_mask),
                                              .key_mask = data(key_mask),
-                                             .mask = data(mask)};
+                                             .mask = data(mask),
+                                             .first_query = c.first_query};
     const auto floats = [this](const Shape& shape) { return ActivationDesc(shape).num_floats(); };
     const auto y = Poisoned(floats(output));
     ASSERT_TRUE((*made)->Forward(inputs, p.dropout > 0, y->data()).ok());
     ExpectActivation(GetActivation(*y, ActivationDesc(output)), Definition(c), p.width + p.keys);
+    if (c.first_query > 0) return;  // such queries have no gradients
 
     const Tensor dy = Rounded(RandomTensor(output, 4), type());
     const auto dy_memory = PutActivation(dy);
@@ -180,6 +183,22 @@ TEST_P(AttentionConformance, QueriesAndKeysMayDifferInNumber) {
       params.causal = causal;
       Check(MakeCase(params));
     }
+  }
+}
+
+TEST_P(AttentionConformance, QueriesMayContinueASequence) {
+  for (const auto& [queries, first] : {std::pair<int64_t, int64_t>{1, 0}, {1, 40}, {3, 98}, {70, 60}}) {
+    AttentionParams params = SelfAttention(queries, 4, 6);
+    params.keys = 130;
+    params.key_heads = 2;
+    params.causal = true;
+    Case c = MakeCase(params);
+    c.first_query = first;
+    Check(c);
+    c.masks.keys = Bits(params.batch * params.keys, 5);
+    for (int64_t example = 0; example < params.batch; ++example)
+      c.masks.keys[static_cast<size_t>(example * params.keys)] = 0;  // at first, nothing is seen
+    Check(std::move(c));
   }
 }
 

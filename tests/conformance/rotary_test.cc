@@ -19,7 +19,8 @@ Tensor Rotated(const Tensor& x, const kernels::RotaryParams& params) {
                 of_step = vectors / x.shape[0] / steps;
   Tensor y(x.shape);
   for (int64_t vector = 0; vector < vectors; ++vector) {
-    const auto step = static_cast<double>(vector / of_step % steps);
+    const auto step =
+        static_cast<double>(vector / of_step % steps + (params.first == nullptr ? 0 : *params.first));
     for (int64_t i = 0; i < half; ++i) {
       const auto a = static_cast<size_t>(vector * width + i), b = a + static_cast<size_t>(half);
       const double angle = step * params.frequencies[static_cast<size_t>(i)];
@@ -49,6 +50,24 @@ TEST_P(RotaryConformance, MayOverwriteItsInput) {
   const auto memory = PutActivation(x, kernels::Layout::kRowMajor);
   ASSERT_TRUE(op->Forward(memory->data(), memory->data()).ok());
   ExpectActivation(GetActivation(*memory, params.input), Rotated(x, params).values, 4);
+}
+
+TEST_P(RotaryConformance, TheFirstStepIsReadAtEachCall) {
+  int64_t first = 0;
+  const kernels::RotaryParams params = {
+      .input = ActivationDesc({2, 2, 3, 4}), .frequencies = {1, 0.5}, .first = &first, .steps = 7};
+  const auto op = device().ops().MakeRotary(params).value();
+  const Tensor x = Rounded(RandomTensor({2, 2, 3, 4}, 1), type());
+  const auto memory = PutActivation(x, kernels::Layout::kRowMajor);
+  const auto y = Poisoned(params.input.num_floats());
+  for (const int64_t step : {3, 0, 5}) {
+    first = step;
+    ASSERT_TRUE(op->Forward(memory->data(), y->data()).ok());
+    ExpectActivation(GetActivation(*y, params.input), Rotated(x, params).values, 4);
+  }
+  first = 6;
+  EXPECT_EQ(op->Forward(memory->data(), y->data()).message(),
+            "cannot rotate 2 steps from step 6 on: there are factors of 7");
 }
 
 TEST_P(RotaryConformance, RefusesAWidthThatDoesNotFit) {

@@ -170,7 +170,7 @@ class CpuAttention final : public Attention {
   // Whether some query of the block does not see some key in [first_key, end_key).
   bool IsMasked(const AttentionInputs& inputs, const QueryBlock& block, int64_t end_key) const {
     return inputs.query_mask != nullptr || inputs.key_mask != nullptr || inputs.mask != nullptr ||
-           (params_.causal && end_key - 1 > block.first);
+           (params_.causal && end_key - 1 > inputs.first_query + block.first);
   }
   // Sets the values [keys][columns] of pairs that do not see each other.
   void SetUnseen(const AttentionInputs& inputs, const QueryBlock& block, int64_t first_key, int64_t end_key,

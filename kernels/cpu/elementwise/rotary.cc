@@ -15,34 +15,33 @@ class CpuRotary final : public UnaryOp {
  public:
   CpuRotary(onednn::Context& context, const RotaryParams& params)
       : context_(context),
-        output_(params.input),
-        steps_(params.input.shape[1]),
+        params_(params),
         half_(static_cast<int64_t>(params.frequencies.size())),
-        vectors_(params.input.shape.num_elements() / params.input.shape[0] / steps_ / half_ / 2),
+        vectors_(params.input.shape.num_elements() / params.input.shape[0] / params.input.shape[1] / half_ /
+                 2),
         factors_(RotaryFactors(params)) {}
 
-  const TensorDesc& output() const override { return output_; }
-  absl::Status Forward(const float* x, float* y) override {
-    Rotate(1, x, y);
-    return absl::OkStatus();
-  }
+  const TensorDesc& output() const override { return params_.input; }
+  absl::Status Forward(const float* x, float* y) override { return Rotate(1, x, y); }
   absl::Status Backward(const float*, const float*, const float* dy, float* dx) override {
-    Rotate(-1, dy, dx);
-    return absl::OkStatus();
+    return Rotate(-1, dy, dx);
   }
 
  private:
-  void Rotate(float direction, const float* x, float* y) const {
+  absl::Status Rotate(float direction, const float* x, float* y) const {
+    CAIRN_ASSIGN_OR_RETURN(const int64_t first_step, FirstRotaryStep(params_));
     const int64_t row = vectors_ * 2 * half_;  // the elements of one step of an example
-    ParallelFor(context_, output_.shape[0] * steps_, 1 + kElementGrain / row,
+    const int64_t steps = params_.input.shape[1], all_steps = RotarySteps(params_);
+    ParallelFor(context_, params_.input.shape[0] * steps, 1 + kElementGrain / row,
                 [=, this](int64_t begin, int64_t end) {
                   for (int64_t i = begin; i < end; ++i) {
-                    const float* const cosines = factors_.data() + i % steps_ * half_;
-                    const float* const sines = cosines + steps_ * half_;
+                    const float* const cosines = factors_.data() + (first_step + i % steps) * half_;
+                    const float* const sines = cosines + all_steps * half_;
                     for (int64_t first = i * row; first < (i + 1) * row; first += 2 * half_)
                       RotateVector(cosines, sines, direction, x + first, y + first);
                   }
                 });
+    return absl::OkStatus();
   }
   // y may be x.
   void RotateVector(const float* cosines, const float* sines, float direction, const float* x,
@@ -55,8 +54,8 @@ class CpuRotary final : public UnaryOp {
   }
 
   onednn::Context& context_;
-  const TensorDesc output_;
-  const int64_t steps_, half_;
+  const RotaryParams params_;
+  const int64_t half_;
   const int64_t vectors_;  // of one step of an example
   const std::vector<float> factors_;
 };

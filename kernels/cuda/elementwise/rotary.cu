@@ -16,20 +16,22 @@ namespace {
 struct RotaryExtents {
   int64_t pairs = 0;  // of x
   int64_t steps = 0;
-  int64_t vectors = 0;  // of one step of an example
-  int64_t half = 0;     // pairs of a vector
+  int64_t first = 0;      // the first step
+  int64_t all_steps = 0;  // those that have factors
+  int64_t vectors = 0;    // of one step of an example
+  int64_t half = 0;       // pairs of a vector
 };
 
-// One thread for each pair of x [examples, steps, vectors, 2 * half], grid-strided. `factors` are [2, steps, half].
+// One thread for each pair of x [examples, steps, vectors, 2 * half], grid-strided. `factors` are [2, all_steps, half].
 // y may be x. Deterministic.
 template <typename T>
 __global__ void RotatePairs(RotaryExtents e, float direction, const float* factors, const T* x, T* y) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < e.pairs; i += CAIRN_GLOBAL_THREADS) {
     const int64_t vector = i / e.half, pair = i - vector * e.half;
-    const int64_t factor = vector / e.vectors % e.steps * e.half + pair;
+    const int64_t factor = (e.first + vector / e.vectors % e.steps) * e.half + pair;
     const int64_t first = vector * 2 * e.half + pair;
     const float a = ToFloat(x[first]), b = ToFloat(x[first + e.half]);
-    const float cosine = factors[factor], sine = direction * factors[factor + e.steps * e.half];
+    const float cosine = factors[factor], sine = direction * factors[factor + e.all_steps * e.half];
     y[first] = FromFloat<T>(a * cosine - b * sine);
     y[first + e.half] = FromFloat<T>(b * cosine + a * sine);
   }
@@ -47,7 +49,7 @@ class CudaRotary final : public UnaryOp {
     return op;
   }
 
-  const TensorDesc& output() const override { return output_; }
+  const TensorDesc& output() const override { return params_.input; }
   absl::Status Forward(const float* x, float* y) override { return Rotate(1, x, y); }
   absl::Status Backward(const float*, const float*, const float* dy, float* dx) override {
     return Rotate(-1, dy, dx);
@@ -55,20 +57,22 @@ class CudaRotary final : public UnaryOp {
 
  private:
   CudaRotary(Context& context, const RotaryParams& params)
-      : context_(context), output_(params.input), host_factors_(RotaryFactors(params)) {
+      : context_(context), params_(params), host_factors_(RotaryFactors(params)) {
     extents_.pairs = params.input.shape.num_elements() / 2;
     extents_.steps = params.input.shape[1];
+    extents_.all_steps = RotarySteps(params);
     extents_.half = static_cast<int64_t>(params.frequencies.size());
     extents_.vectors = extents_.pairs / params.input.shape[0] / extents_.steps / extents_.half;
   }
 
   absl::Status Rotate(float direction, const float* x, float* y) {
+    CAIRN_ASSIGN_OR_RETURN(extents_.first, FirstRotaryStep(params_));
     return CAIRN_LAUNCH(RotatePairs<T>, GridFor(extents_.pairs), kBlock, 0, context_.stream(), extents_,
                         direction, factors_->data(), As<T>(x), As<T>(y));
   }
 
   Context& context_;
-  const TensorDesc output_;
+  const RotaryParams params_;
   RotaryExtents extents_;
   // The copy on the host must stay because the device may read it after CopyToDevice() has returned.
   const std::vector<float> host_factors_;
