@@ -41,6 +41,9 @@ class TimeDistributedLayer final : public Layer {
     return use == MaskUse::kPasses || use == MaskUse::kDrops ? MaskUse::kPasses : MaskUse::kRefuses;
   }
 
+  StepUse step_use(absl::Span<const Shape>, absl::Span<const DecodedInput>) const override {
+    return StepUse::kEach;
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const Shape& input = params.inputs[0].shape;

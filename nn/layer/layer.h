@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "kernels/device.h"
+#include "nn/layer/decoding.h"
 #include "nn/layer/initializer.h"
 #include "nn/layer/onnx_graph.h"
 
@@ -112,6 +113,9 @@ struct LayerOpParams {
   int64_t mean_over = 0;
   // The gradients of statistics are multiplied by it: of several calls of a layer, each has a share.
   float statistics_weight = 1;
+  // Set for an op that computes some steps of a sequence, if the layer's step_use() is kDecodes. Only Forward() is
+  // called. Numbers are float32.
+  const Decoding* decoding = nullptr;
 };
 
 class Layer {
@@ -147,6 +151,11 @@ class Layer {
   virtual std::optional<double> masked_value() const { return std::nullopt; }
   // Whether the output is a mask. It has no gradient, and no summary shows the layer.
   virtual bool is_mask() const { return false; }
+  // What the layer does with the steps of its own inputs, of which at least one is kSteps.
+  virtual StepUse step_use(absl::Span<const Shape> /*inputs*/,
+                           absl::Span<const DecodedInput> /*kinds*/) const {
+    return StepUse::kMixes;
+  }
   // The name of the layer whose variables this layer shares, those of equal names, and whose group in Keras' files has
   // this layer's other variables; empty: none. That layer must be called before.
   virtual absl::string_view variables_of() const { return ""; }

@@ -32,6 +32,9 @@ class ActivationLayer final : public Layer {
     return spec_.function.keeps_zero() || inputs[0][inputs[0].rank() - 1] % kLargestBlock == 0;
   }
 
+  StepUse step_use(absl::Span<const Shape> inputs, absl::Span<const DecodedInput>) const override {
+    return UseOfSteps(!spec_.softmax || inputs[0].rank() > 1);
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     return MakeActivationOp(params.inputs[0], spec_, device);

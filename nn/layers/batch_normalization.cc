@@ -112,6 +112,9 @@ class BatchNormalizationLayer final : public Layer {
   // Frozen moving averages are used in training, too.
   bool differs_in_training() const override { return !config_.frozen; }
   MaskUse mask_use() const override { return MaskUse::kRefuses; }
+  StepUse step_use(absl::Span<const Shape> inputs, absl::Span<const DecodedInput>) const override {
+    return UseOfSteps(AxisOf(inputs[0]) > 1);
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const Shape& shape = params.inputs[0].shape;

@@ -27,6 +27,9 @@ class DenseLayer final : public Layer {
   }
 
   MaskUse mask_use() const override { return MaskUse::kPasses; }
+  StepUse step_use(absl::Span<const Shape> inputs, absl::Span<const DecodedInput>) const override {
+    return UseOfSteps(inputs[0].rank() > 1);
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const Shape& input = params.inputs[0].shape;

@@ -103,6 +103,9 @@ class DropoutLayer : public Layer {
     return noise_.empty() && !(whole_examples_ && rate_ > 0);
   }
 
+  StepUse step_use(absl::Span<const Shape> /*inputs*/, absl::Span<const DecodedInput>) const override {
+    return UseOfSteps(noise_.size() < 2 || noise_[1] <= 1);
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const kernels::TensorDesc& input = params.inputs[0];

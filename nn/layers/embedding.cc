@@ -33,6 +33,9 @@ class EmbeddingLayer final : public Layer {
     return mask_zero_ ? std::optional<double>(0) : std::nullopt;
   }
 
+  StepUse step_use(absl::Span<const Shape>, absl::Span<const DecodedInput>) const override {
+    return StepUse::kEach;
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     if (params.needs_input_gradients) {

@@ -64,6 +64,9 @@ class LayerNormalizationLayer final : public Layer {
 
   // Keras' RMSNormalization drops it.
   MaskUse mask_use() const override { return config_.passes_mask ? MaskUse::kPasses : MaskUse::kDrops; }
+  StepUse step_use(absl::Span<const Shape> inputs, absl::Span<const DecodedInput>) const override {
+    return UseOfSteps(ResolveAxes(axes_, inputs[0])->front() > 1);
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const kernels::TensorDesc& input = params.inputs[0];

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/broadcast.h"
@@ -67,6 +68,12 @@ class MergeLayer final : public Layer {
   MaskUse mask_use() const override { return MaskUse::kPasses; }
   bool accepts_blocked(absl::Span<const Shape> inputs) const override { return IsPlain(inputs); }
 
+  StepUse step_use(absl::Span<const Shape> inputs, absl::Span<const DecodedInput> kinds) const override {
+    const bool whole = absl::c_any_of(kinds, [](DecodedInput kind) { return kind != DecodedInput::kSteps; });
+    return UseOfSteps(!whole && absl::c_all_of(inputs, [&](const Shape& input) {
+      return input.rank() == inputs[0].rank() && input[0] == inputs[0][0];
+    }));
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     std::vector<Shape> shapes;
@@ -172,6 +179,10 @@ class ConcatenateLayer final : public Layer {
     return true;
   }
 
+  StepUse step_use(absl::Span<const Shape> inputs, absl::Span<const DecodedInput> kinds) const override {
+    const bool whole = absl::c_any_of(kinds, [](DecodedInput kind) { return kind != DecodedInput::kSteps; });
+    return UseOfSteps(!whole && AxisOf(inputs[0].rank() + 1) > 1);
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const auto axis = static_cast<int>(AxisOf(params.inputs[0].shape.rank()));

@@ -23,6 +23,9 @@ class NoiseLayer final : public Layer {
   MaskUse mask_use() const override { return MaskUse::kPasses; }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 
+  StepUse step_use(absl::Span<const Shape>, absl::Span<const DecodedInput>) const override {
+    return StepUse::kEach;
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const kernels::TensorDesc& input = params.inputs[0];

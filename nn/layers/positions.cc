@@ -47,6 +47,8 @@ class PositionsOp final : public LayerOp {
                                                        .what = "positions"}));
     made->output_ = made->lookup_->output().WithShape(input.shape);
     made->input_floats_ = input.num_floats();
+    made->width_ = width;
+    if (params.decoding != nullptr) made->first_ = params.decoding->first;
     std::vector<int32_t> positions(static_cast<size_t>(vectors));
     for (int64_t i = 0; i < vectors; ++i) positions[static_cast<size_t>(i)] = static_cast<int32_t>(i % steps);
     CAIRN_ASSIGN_OR_RETURN(made->positions_, device.Allocate(vectors, "positions"));
@@ -68,8 +70,9 @@ class PositionsOp final : public LayerOp {
   const kernels::TensorDesc& output() const override { return output_; }
   bool ignores_inputs() const override { return true; }
   absl::Status Forward(const ForwardArgs& args) override {
-    return lookup_->Forward(positions_->data(), table_ == nullptr ? args.variables[0] : table_->data(),
-                            nullptr, args.output);
+    const float* const table = table_ == nullptr ? args.variables[0] : table_->data();
+    return lookup_->Forward(positions_->data(), table + (first_ == nullptr ? 0 : *first_ * width_), nullptr,
+                            args.output);
   }
   absl::Status Backward(const BackwardArgs& args) override {
     if (table_ == nullptr) {
@@ -89,7 +92,8 @@ class PositionsOp final : public LayerOp {
   std::unique_ptr<kernels::DeviceMemory> positions_;  // int32, of all vectors of the batch
   std::unique_ptr<kernels::DeviceMemory> table_;      // null: the table is the variable
   std::unique_ptr<kernels::DeviceMemory> zeros_;
-  int64_t input_floats_ = 0;
+  int64_t input_floats_ = 0, width_ = 0;
+  const int64_t* first_ = nullptr;  // where the number of the first step is read; null: 0
 };
 
 // The first `steps` rows of `table`, for every example of `x`.
@@ -119,6 +123,9 @@ class PositionEmbeddingLayer final : public Layer {
              .initializer = ResolveFan(initializer_, {length_, width})}};
   }
   MaskUse mask_use() const override { return passes_mask_ ? MaskUse::kPasses : MaskUse::kDrops; }
+  StepUse step_use(absl::Span<const Shape> inputs, absl::Span<const DecodedInput>) const override {
+    return inputs[0].rank() == 2 ? StepUse::kDecodes : StepUse::kMixes;
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     return PositionsOp::Create(params, length_, {}, device);
@@ -151,21 +158,26 @@ class SinePositionEncodingLayer final : public Layer {
     return inputs[0];
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
+  StepUse step_use(absl::Span<const Shape> inputs, absl::Span<const DecodedInput>) const override {
+    return inputs[0].rank() == 2 ? StepUse::kDecodes : StepUse::kMixes;
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const Shape& input = params.inputs[0].shape;
-    return PositionsOp::Create(params, StepsOf(input), Table(input), device);
+    const int64_t steps = params.decoding == nullptr ? StepsOf(input) : params.decoding->length;
+    return PositionsOp::Create(params, steps, Table(steps, WidthOf(input)), device);
   }
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs, absl::Span<const OnnxVariable>,
                                    OnnxBuilder& onnx) const override {
     const Shape input = onnx.ShapeOf(inputs[0]);
-    return PositionsInOnnx(inputs[0],
-                           onnx.Floats("encodings", {StepsOf(input), WidthOf(input)}, Table(input)), onnx);
+    return PositionsInOnnx(
+        inputs[0],
+        onnx.Floats("encodings", {StepsOf(input), WidthOf(input)}, Table(StepsOf(input), WidthOf(input))),
+        onnx);
   }
 
  private:
-  std::vector<float> Table(const Shape& shape) const {
-    const int64_t steps = StepsOf(shape), width = WidthOf(shape);
+  std::vector<float> Table(int64_t steps, int64_t width) const {
     std::vector<float> table;
     for (int64_t step = 0; step < steps; ++step) {
       for (int64_t i = 0; i < width; ++i) {

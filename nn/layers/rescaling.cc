@@ -31,6 +31,9 @@ class RescalingLayer final : public Layer {
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 
   MaskUse mask_use() const override { return MaskUse::kPasses; }
+  StepUse step_use(absl::Span<const Shape> inputs, absl::Span<const DecodedInput>) const override {
+    return UseOfSteps(inputs[0].rank() > 1);
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     CAIRN_ASSIGN_OR_RETURN(

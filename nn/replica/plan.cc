@@ -130,28 +130,8 @@ absl::Status Plan::Forward(Values values, absl::Span<const float* const> inputs,
   // An evaluation is a single slice of the trainer's timeline.
   const DeviceTrace trace = training ? spec_.trace : DeviceTrace();
   const DeviceWork forward(trace, TraceLane::kForward, "forward", device_);
-  for (size_t i = 0; i < inputs.size(); ++i) graph_.values[i].data = inputs[i];
-  for (StepGraph::Step& step : graph_.steps) {
-    for (size_t i = 0; i < step.inputs.size(); ++i) {
-      step.input_pointers[i] = graph_.input_of(step, i).data;
-    }
-    StepGraph::Value& output = graph_.values[static_cast<size_t>(step.output)];
-    if (step.op->is_view()) {
-      output.data = step.input_pointers[0];
-      continue;
-    }
-    for (size_t i = 0; i < step.variables.size(); ++i) {
-      if (!await(step.variables[i])) return absl::CancelledError("its variables have not arrived");
-      step.variable_pointers[i] = values[static_cast<size_t>(step.variables[i])];
-    }
-    const DeviceWork work(trace, TraceLane::kForward, step.name(), device_);
-    const absl::Status status = step.op->Forward({.inputs = step.input_pointers,
-                                                  .variables = step.variable_pointers,
-                                                  .output = output.memory,
-                                                  .training = training});
-    if (!status.ok()) return Annotate(status, step.what);
-  }
-  return absl::OkStatus();
+  return RunForward(graph_, {.values = values, .inputs = inputs, .training = training, .trace = trace},
+                    device_, await);
 }
 
 absl::Status Plan::Backward(Values values, Gradients gradients, OnGradient on_gradient) {

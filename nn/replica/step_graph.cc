@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,19 +35,27 @@ absl::Status CheckSize(const Shape& output) {
 
 class Builder {
  public:
-  Builder(const Model& model, const PipelineStage& stage, StepExamples examples, kernels::Device& device,
-          TraceRecorder* recorder)
+  Builder(const Model& model, const PipelineStage& stage, StepExamples examples, kernels::Device& device)
       : model_(model),
         stage_(stage),
         batch_(examples.batch),
         mean_over_(examples.mean_over),
-        device_(device),
-        recorder_(recorder) {}
+        device_(device) {}
+
+  void Record(TraceRecorder* recorder) { recorder_ = recorder; }
+  void LeaveOutOthers(const InferenceNodes& nodes) {
+    nodes_ = &nodes;
+    steps_ = nodes.steps;
+  }
 
   absl::StatusOr<StepGraph> Build() {
     IndexNodes();
     AddInputs();
     for (int node = stage_.begin; node < stage_.end;) {
+      if (nodes_ != nullptr && !nodes_->has[static_cast<size_t>(node)]) {
+        ++node;
+        continue;
+      }
       CAIRN_ASSIGN_OR_RETURN(const int added, AddNode(static_cast<size_t>(node)));
       node += added;
     }
@@ -93,6 +102,11 @@ class Builder {
       } else {
         desc = {.shape = WithBatch(batch_, model_.nodes()[static_cast<size_t>(input)].output_shape)};
       }
+      if (steps_ != nullptr && KindOf(input) != DecodedInput::kWhole) {
+        Shape some = {batch_, steps_->count};
+        for (int axis = 2; axis < desc.shape.rank(); ++axis) some.Append(desc.shape[axis]);
+        desc.shape = std::move(some);
+      }
       graph_.values.push_back(
           {.desc = std::move(desc), .needs_gradient = stage_.input_needs_gradient[i], .ragged = ragged});
     }
@@ -100,8 +114,13 @@ class Builder {
 
   // Returns the index of the value for `input`, which is in the numbering of Node::inputs.
   int ValueOf(int input) const {
-    if (input >= stage_.begin) return value_of_[static_cast<size_t>(input - stage_.begin)];
-    return value_of_input_.at(input);
+    const auto found = value_of_input_.find(input);
+    if (found != value_of_input_.end()) return found->second;
+    return value_of_[static_cast<size_t>(input - stage_.begin)];
+  }
+  DecodedInput KindOf(int input) const {
+    return input < 0 ? steps_->kind_of_input[static_cast<size_t>(Node::OfModelInput(input))]
+                     : steps_->kind_of_node[static_cast<size_t>(input)];
   }
 
   // Adds the step of this node, or of this node and the next one if they are made as one op. Returns the
@@ -117,12 +136,15 @@ class Builder {
     }
     std::string what = absl::StrCat("layer '", node.layer->name(), "'");
     CAIRN_RETURN_IF_ERROR(Annotate(CheckSize(WithBatch(batch_, node.output_shape)), what));
+    std::vector<DecodedInput> kinds;
+    const std::optional<Decoding> decoding = DecodingOf(index, kinds);
     const LayerOpParams params = {.inputs = descs,
                                   .needs_input_gradients = needs_gradients,
                                   .masked = node.masked,
                                   .ragged = value(inputs[0]).ragged,
                                   .mean_over = mean_over_ > 0 ? mean_over_ : batch_,
-                                  .statistics_weight = node.statistics_weight};
+                                  .statistics_weight = node.statistics_weight,
+                                  .decoding = decoding.has_value() ? &*decoding : nullptr};
     absl::StatusOr<std::unique_ptr<LayerOp>> op = absl::UnimplementedError("alone");
     if (IsOnlyUsedByNext(index)) {
       op = node.layer->MakeFusedOp(params, *model_.nodes()[index + 1].layer, device_);
@@ -142,6 +164,14 @@ class Builder {
     const auto begin = value_of_.begin() + (static_cast<int>(index) - stage_.begin);
     std::fill(begin, begin + nodes, output);
     return nodes;
+  }
+
+  // Set if the node's steps depend on each other or on their positions. `kinds` are those of its inputs.
+  std::optional<Decoding> DecodingOf(size_t index, std::vector<DecodedInput>& kinds) const {
+    if (steps_ == nullptr || steps_->uses[index] != StepUse::kDecodes) return std::nullopt;
+    for (const int input : model_.nodes()[index].inputs) kinds.push_back(KindOf(input));
+    return Decoding{
+        .length = steps_->length, .first = steps_->first, .inputs = kinds, .cache = &steps_->caches[index]};
   }
 
   // The values that this node reads: row-major unless the layer accepts their layout, and float unless it takes
@@ -194,7 +224,7 @@ class Builder {
   // Returns the index of the step's output.
   absl::StatusOr<int> AddStep(std::string what, std::unique_ptr<LayerOp> op, std::vector<int> inputs,
                               std::vector<int> variables) {
-    Value made = {.desc = op->output(), .needs_gradient = !variables.empty()};
+    Value made = {.desc = op->output(), .needs_gradient = nodes_ == nullptr && !variables.empty()};
     for (const int input : inputs) made.needs_gradient |= value(input).needs_gradient;
     const char* const kept = recorder_ == nullptr ? nullptr : recorder_->Keep(what);
     StepGraph::Step step = {.what = std::move(what),
@@ -214,7 +244,9 @@ class Builder {
   const PipelineStage& stage_;
   const int64_t batch_, mean_over_;
   kernels::Device& device_;
-  TraceRecorder* const recorder_;
+  TraceRecorder* recorder_ = nullptr;
+  const InferenceNodes* nodes_ = nullptr;  // null: all nodes of the stage
+  const DecodedSteps* steps_ = nullptr;    // null: whole inputs
   StepGraph graph_;
   std::vector<int> value_of_;          // [node of the stage]
   std::vector<int> users_;             // [node of the model] how often the node is an input
@@ -227,7 +259,40 @@ class Builder {
 absl::StatusOr<StepGraph> BuildStepGraph(const Model& model, const PipelineStage& stage,
                                          StepExamples examples, kernels::Device& device,
                                          TraceRecorder* recorder) {
-  return Builder(model, stage, examples, device, recorder).Build();
+  Builder builder(model, stage, examples, device);
+  builder.Record(recorder);
+  return builder.Build();
+}
+
+absl::StatusOr<StepGraph> BuildInferenceGraph(const Model& model, const PipelineStage& stage, int64_t batch,
+                                              kernels::Device& device, const InferenceNodes& nodes) {
+  Builder builder(model, stage, {.batch = batch}, device);
+  builder.LeaveOutOthers(nodes);
+  return builder.Build();
+}
+
+absl::Status RunForward(StepGraph& graph, const ForwardRun& run, kernels::Device& device,
+                        absl::FunctionRef<bool(int variable)> await) {
+  for (size_t i = 0; i < run.inputs.size(); ++i) graph.values[i].data = run.inputs[i];
+  for (StepGraph::Step& step : graph.steps) {
+    for (size_t i = 0; i < step.inputs.size(); ++i) step.input_pointers[i] = graph.input_of(step, i).data;
+    StepGraph::Value& output = graph.values[static_cast<size_t>(step.output)];
+    if (step.op->is_view()) {
+      output.data = step.input_pointers[0];
+      continue;
+    }
+    for (size_t i = 0; i < step.variables.size(); ++i) {
+      if (!await(step.variables[i])) return absl::CancelledError("its variables have not arrived");
+      step.variable_pointers[i] = run.values[static_cast<size_t>(step.variables[i])];
+    }
+    const DeviceWork work(run.trace, TraceLane::kForward, step.name(), device);
+    const absl::Status status = step.op->Forward({.inputs = step.input_pointers,
+                                                  .variables = step.variable_pointers,
+                                                  .output = output.memory,
+                                                  .training = run.training});
+    if (!status.ok()) return Annotate(status, step.what);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::nn

@@ -10,11 +10,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/trace/trace.h"
 #include "kernels/device.h"
+#include "nn/layer/decoding.h"
 #include "nn/layer/layer.h"
 #include "nn/model.h"
+#include "nn/replica/device_trace.h"
 #include "nn/replica/pipeline_stage.h"
 
 namespace cairn::nn {
@@ -60,10 +65,38 @@ struct StepExamples {
   int64_t batch = 0, mean_over = 0;
 };
 
-// `recorder` may be null. `device` must outlive the graph. RESOURCE_EXHAUSTED if an
-// output is too large for any machine.
+// Of a graph that computes some steps of a sequence (nn/decoding).
+struct DecodedSteps {
+  int64_t count = 0;               // steps of a run
+  int64_t length = 0;              // steps of a whole sequence
+  const int64_t* first = nullptr;  // where the position of a run's first step is read
+  absl::Span<const DecodedInput> kind_of_input{}, kind_of_node{};  // of the model
+  absl::Span<const StepUse> uses{};                                // [node]
+  absl::Span<DecodingCache> caches{};                              // [node]
+};
+
+// Some of a stage's nodes. The stage's inputs may be nodes that are left out.
+struct InferenceNodes {
+  std::vector<bool> has{};              // [node of the model]
+  const DecodedSteps* steps = nullptr;  // null: the inputs are as the model has them
+};
+
+// `recorder` may be null. `device` must outlive the graph. RESOURCE_EXHAUSTED if an output is too large for any machine.
 absl::StatusOr<StepGraph> BuildStepGraph(const Model& model, const PipelineStage& stage,
                                          StepExamples examples, kernels::Device& device,
                                          TraceRecorder* recorder);
+// The same for some of the stage's nodes, without gradients.
+absl::StatusOr<StepGraph> BuildInferenceGraph(const Model& model, const PipelineStage& stage, int64_t batch,
+                                              kernels::Device& device, const InferenceNodes& nodes);
+
+struct ForwardRun {
+  absl::Span<const float* const> values;  // [variable of the model], device memory
+  absl::Span<const float* const> inputs;  // [input of the stage], device memory
+  bool training = false;
+  DeviceTrace trace{};
+};
+// Runs the steps forward. `await` is called before a variable is read; if it returns false, the result is CANCELLED.
+absl::Status RunForward(StepGraph& graph, const ForwardRun& run, kernels::Device& device,
+                        absl::FunctionRef<bool(int variable)> await);
 
 }  // namespace cairn::nn

@@ -98,12 +98,36 @@ class AttentionOp final : public LayerOp {
     return absl::OkStatus();
   }
 
+  // Keeps keys and values, if they are steps of the sequence that is decoded.
+  absl::Status Decode(const Decoding& decoding, const kernels::AttentionParams& attention) {
+    first_ = decoding.first;
+    if (decoding.inputs[1] != DecodedInput::kSteps) return absl::OkStatus();
+    cache_ = decoding.cache;
+    const int64_t widths[] = {attention.width, attention.value_width};
+    for (size_t i = 0; i < 2; ++i) {
+      copies_[i] = {.batch = attention.batch,
+                    .count = attention.queries,
+                    .length = attention.keys,
+                    .floats = widths[i]};
+      CAIRN_RETURN_IF_ERROR(cache_->Reserve(i, attention.keys * widths[i], "keys and values"));
+    }
+    return absl::OkStatus();
+  }
+
   const kernels::TensorDesc& output() const override { return output_; }
   absl::Status Forward(const ForwardArgs& args) override {
     if (scaled_ != nullptr) CAIRN_RETURN_IF_ERROR(scaled_->Forward(args.inputs[0], args.variables[0]));
     if (additive_ != nullptr)
       CAIRN_RETURN_IF_ERROR(additive_->Forward(OfScores(args.inputs, args.variables)));
-    return attention_->Forward(InputsOf(args.inputs), args.training, args.output);
+    kernels::AttentionInputs inputs = InputsOf(args.inputs);
+    if (first_ != nullptr) inputs.first_query = *first_;
+    if (cache_ != nullptr) {
+      CAIRN_RETURN_IF_ERROR(CopySteps(copies_[0], inputs.k, *first_, cache_->at(0), device_));
+      CAIRN_RETURN_IF_ERROR(CopySteps(copies_[1], inputs.v, *first_, cache_->at(1), device_));
+      inputs.k = cache_->at(0);
+      inputs.v = cache_->at(1);
+    }
+    return attention_->Forward(inputs, args.training, args.output);
   }
   absl::Status Backward(const BackwardArgs& args) override {
     const auto gradient = [&](size_t input, size_t spare) {
@@ -162,6 +186,10 @@ class AttentionOp final : public LayerOp {
   std::unique_ptr<kernels::DeviceMemory> spare_[3];  // of query, value and key
   std::unique_ptr<kernels::DeviceMemory> zeros_;
   std::vector<int64_t> floats_;  // [input]
+  // While a sequence is decoded: the position of its first step here, and earlier keys and values; else null.
+  const int64_t* first_ = nullptr;
+  DecodingCache* cache_ = nullptr;
+  StepCopy copies_[2] = {};  // of keys and values
 };
 
 class AttentionLayer final : public Layer {
@@ -195,15 +223,21 @@ class AttentionLayer final : public Layer {
 
   bool differs_in_training() const override { return dropout_ > 0; }
   MaskUse mask_use() const override { return MaskUse::kRefuses; }
+  StepUse step_use(absl::Span<const Shape>, absl::Span<const DecodedInput> kinds) const override {
+    return !scores_.additive && call_.IsDecoded(kinds) ? StepUse::kDecodes : StepUse::kMixes;
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     std::vector<Shape> shapes;
     for (const kernels::TensorDesc& input : params.inputs) shapes.emplace_back(input.shape.dims().subspan(1));
     kernels::AttentionParams attention = AttentionOf(params.inputs[0].shape[0], shapes);
     attention.type = params.inputs[0].type;
+    const Decoding* const decoding = params.decoding;
+    if (decoding != nullptr && decoding->inputs[1] == DecodedInput::kSteps) attention.keys = decoding->length;
     auto op =
         std::make_unique<AttentionOp>(params.inputs[0], attention, call_, KeyInput(shapes.size()), device);
     CAIRN_RETURN_IF_ERROR(op->Prepare(params, attention, scores_));
+    if (decoding != nullptr) CAIRN_RETURN_IF_ERROR(op->Decode(*decoding, attention));
     return op;
   }
 

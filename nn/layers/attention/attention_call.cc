@@ -103,6 +103,22 @@ std::optional<size_t> AttentionCall::Find(absl::string_view argument) const {
   return static_cast<size_t>(found - inputs.begin());
 }
 
+bool AttentionCall::IsDecoded(absl::Span<const DecodedInput> kinds) const {
+  const size_t key_input = key() < kinds.size() ? key() : 1;
+  const DecodedInput keys = kinds[1];
+  if (kinds[0] != DecodedInput::kSteps || kinds[key_input] != keys || keys == DecodedInput::kOnes)
+    return false;
+  if (keys == DecodedInput::kSteps && !causal) return false;
+  const DecodedInput mask_of_keys = keys == DecodedInput::kSteps ? DecodedInput::kOnes : DecodedInput::kWhole;
+  for (size_t i = 2; i < kinds.size(); ++i) {
+    if (i == key_input) continue;
+    const bool of_keys = inputs[i] == "value_mask" || inputs[i] == "key_mask";
+    const bool of_queries = inputs[i] == "query_mask" && kinds[i] == DecodedInput::kOnes;
+    if (!of_queries && !(of_keys && kinds[i] == mask_of_keys)) return false;
+  }
+  return true;
+}
+
 AttentionCall AttentionCall::Read(ConfigReader& config) {
   const json& call = config.Raw(kCall);
   if (call.is_null()) return {.inputs = {"query", "value", "key"}};

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "nn/layer/config_reader.h"
+#include "nn/layer/decoding.h"
 
 namespace cairn::nn {
 
@@ -24,6 +25,9 @@ struct AttentionCall {
   std::optional<size_t> Find(absl::string_view argument) const;
   // The input of the key, which is the value unless it is given.
   size_t key() const { return Find("key").value_or(1); }
+  // Whether these inputs, [input] without masks that follow the layer's own inputs, can be decoded: no step of the query
+  // depends on a later step.
+  bool IsDecoded(absl::Span<const DecodedInput> kinds) const;
 
   // Reads the field that NormalizeAttentionCalls() adds. Without it, the inputs are a query, a value and, if
   // there are three, a key.

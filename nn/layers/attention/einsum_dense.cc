@@ -58,9 +58,10 @@ absl::StatusOr<Equation> ReadEquation(const std::string& text) {
 // Adds a bias that has only some of the output's axes.
 class BiasOp final : public LayerOp {
  public:
+  // `first`: null, or for a bias of steps, where the number of the first one is read.
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::TensorDesc& input, const Shape& bias,
-                                                         kernels::Device& device) {
-    std::unique_ptr<BiasOp> op(new BiasOp(input));
+                                                         const int64_t* first, kernels::Device& device) {
+    std::unique_ptr<BiasOp> op(new BiasOp(input, first, bias.num_elements() / input.shape[1]));
     const kernels::TensorDesc own = input.WithShape(bias);
     CAIRN_ASSIGN_OR_RETURN(op->add_, device.ops().MakeBroadcastMerge(
                                          {.kind = kernels::MergeKind::kAdd, .inputs = {input, own}}));
@@ -69,7 +70,8 @@ class BiasOp final : public LayerOp {
   }
   const kernels::TensorDesc& output() const override { return output_; }
   absl::Status Forward(const ForwardArgs& args) override {
-    CAIRN_ASSIGN_OR_RETURN(const float* const bias, bias_.Load(args.variables[0]));
+    const float* const variable = args.variables[0] + (first_ == nullptr ? 0 : *first_ * step_floats_);
+    CAIRN_ASSIGN_OR_RETURN(const float* const bias, bias_.Load(variable));
     return add_->Forward({args.inputs[0], bias}, args.output);
   }
   absl::Status Backward(const BackwardArgs& args) override {
@@ -79,8 +81,11 @@ class BiasOp final : public LayerOp {
   }
 
  private:
-  explicit BiasOp(kernels::TensorDesc output) : output_(std::move(output)) {}
+  BiasOp(kernels::TensorDesc output, const int64_t* first, int64_t step_floats)
+      : output_(std::move(output)), first_(first), step_floats_(step_floats) {}
   const kernels::TensorDesc output_;
+  const int64_t* const first_;
+  const int64_t step_floats_;  // those of the bias for one step, if it has steps
   std::unique_ptr<kernels::NaryOp> add_;
   TypedParameter bias_;
 };
@@ -103,8 +108,7 @@ class EinsumDenseLayer final : public Layer {
       return absl::InvalidArgumentError(absl::StrCat("equation: '", equation_.text, "' does not fit input ",
                                                      inputs[0].ToString(), " with its batch"));
     }
-    Shape output(inputs[0].dims().first(kept - 1));
-    for (const int64_t extent : Made()) output.Append(extent);
+    Shape output = MadeOf(inputs[0]);
     for (size_t i = 0; i < extents_.size(); ++i) {  // counted from the end
       const int axis = output.rank() - 1 - static_cast<int>(i);
       const int64_t extent = extents_[extents_.size() - 1 - i];
@@ -136,12 +140,16 @@ class EinsumDenseLayer final : public Layer {
     return variables;
   }
 
+  StepUse step_use(absl::Span<const Shape> inputs, absl::Span<const DecodedInput>) const override {
+    if (Kept(inputs[0]) < 2) return StepUse::kMixes;
+    return BiasHasSteps(inputs[0]) ? StepUse::kDecodes : StepUse::kEach;
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const kernels::TensorDesc& input = params.inputs[0];
     const Shape example(input.shape.dims().subspan(1));
-    CAIRN_ASSIGN_OR_RETURN(const Shape of_example, OutputShape({example}));
     Shape output = {input.shape[0]};
+    const Shape of_example = MadeOf(example);
     for (const int64_t extent : of_example.dims()) output.Append(extent);
     const int64_t rows = output.num_elements() / Columns();
     const bool fuses_bias = bias_axes_ == equation_.made, separate_bias = !bias_axes_.empty() && !fuses_bias;
@@ -157,7 +165,9 @@ class EinsumDenseLayer final : public Layer {
     std::unique_ptr<LayerOp> op = std::make_unique<ReshapedOp>(
         desc, std::make_unique<LinearLayerOp>(std::move(dense), fuses_bias, relu));
     if (!separate_bias) return ReluFusedOp(std::move(op), config_.activation, device);
-    CAIRN_ASSIGN_OR_RETURN(auto bias, BiasOp::Create(desc, BiasShape(example, /*broadcast=*/true), device));
+    CAIRN_ASSIGN_OR_RETURN(
+        auto bias, BiasOp::Create(desc, BiasShape(example, /*broadcast=*/true),
+                                  params.decoding == nullptr ? nullptr : params.decoding->first, device));
     std::vector<ChainOp::Link> links;
     links.push_back({.op = std::move(op)});
     links.push_back({.op = std::move(bias), .variables = 1});
@@ -182,6 +192,20 @@ class EinsumDenseLayer final : public Layer {
   }
 
  private:
+  // The axes that remain, with the batch.
+  int Kept(const Shape& input) const { return input.rank() + 1 - static_cast<int>(equation_.summed.size()); }
+  Shape MadeOf(const Shape& input) const {
+    Shape output(input.dims().first(static_cast<size_t>(Kept(input)) - 1));
+    for (const int64_t extent : Made()) output.Append(extent);
+    return output;
+  }
+  // Whether the first axis after the batch, which remains, is one of the bias.
+  bool BiasHasSteps(const Shape& input) const {
+    const absl::string_view output = absl::string_view(equation_.text).substr(equation_.text.find("->") + 2);
+    const absl::string_view labels = absl::StripPrefix(output, "...");
+    const int unnamed = Kept(input) + static_cast<int>(equation_.made.size() - labels.size());
+    return unnamed <= 1 && absl::StrContains(bias_axes_, labels[static_cast<size_t>(1 - unnamed)]);
+  }
   // The extents of the axes that the kernel makes: the last ones of output_shape.
   absl::Span<const int64_t> Made() const { return absl::MakeConstSpan(extents_).last(equation_.made.size()); }
   int64_t Columns() const {
@@ -193,7 +217,7 @@ class EinsumDenseLayer final : public Layer {
   // it has not. With `broadcast`, also 1 for all axes before, and the batch.
   Shape BiasShape(const Shape& input, bool broadcast) const {
     Shape bias;
-    const int kept = input.rank() - static_cast<int>(equation_.summed.size()) + 1;  // with the batch
+    const int kept = Kept(input);
     const absl::string_view output = absl::string_view(equation_.text).substr(equation_.text.find("->") + 2);
     const absl::string_view labels = absl::StripPrefix(output, "...");
     const int unnamed = kept + static_cast<int>(equation_.made.size()) - static_cast<int>(labels.size());

@@ -11,6 +11,7 @@
 #include "kernels/ops.h"
 #include "nn/layers/attention/attention_call.h"
 #include "nn/layers/attention/attention_onnx.h"
+#include "nn/layers/attention/cached_attention_op.h"
 #include "nn/layers/attention/projected_attention_op.h"
 #include "nn/layers/attention/rotary.h"
 #include "nn/layers/layers.h"
@@ -75,22 +76,26 @@ class MultiHeadAttentionLayer final : public Layer {
 
   bool differs_in_training() const override { return config_.dropout > 0; }
   MaskUse mask_use() const override { return MaskUse::kTakesAndPassesFirst; }
+  StepUse step_use(absl::Span<const Shape>, absl::Span<const DecodedInput> kinds) const override {
+    return call_.IsDecoded(kinds) ? StepUse::kDecodes : StepUse::kMixes;
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const auto own = params.inputs.first(params.inputs.size() - params.masked.size());
     std::vector<Shape> shapes;
     for (const kernels::TensorDesc& input : own) shapes.emplace_back(input.shape.dims().subspan(1));
     CAIRN_ASSIGN_OR_RETURN(const StepMaskInputs masks, MasksOfInputs(own.size(), params.masked));
-    return ProjectedAttentionOp::Create({.inputs = own,
-                                         .key = KeyInput(own.size()),
-                                         .step_masks = masks,
-                                         .call = call_,
-                                         .attention = AttentionOf(params.inputs[0].shape[0], shapes),
-                                         .rotary = config_.rotary,
-                                         .output_width = OutputWidth(shapes),
-                                         .use_bias = config_.use_bias,
-                                         .needs_input_gradients = params.needs_input_gradients},
-                                        device);
+    const ProjectedAttentionOp::Args args = {.inputs = own,
+                                             .key = KeyInput(own.size()),
+                                             .step_masks = masks,
+                                             .call = call_,
+                                             .attention = AttentionOf(params.inputs[0].shape[0], shapes),
+                                             .rotary = config_.rotary,
+                                             .output_width = OutputWidth(shapes),
+                                             .use_bias = config_.use_bias,
+                                             .needs_input_gradients = params.needs_input_gradients};
+    if (params.decoding != nullptr) return CachedAttentionOp::Create(args, *params.decoding, device);
+    return ProjectedAttentionOp::Create(args, device);
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,

@@ -35,12 +35,19 @@ class RotaryEmbeddingLayer final : public Layer {
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
 
+  StepUse step_use(absl::Span<const Shape>, absl::Span<const DecodedInput>) const override {
+    return StepUse::kDecodes;
+  }
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const kernels::TensorDesc& input = params.inputs[0];
     const int64_t width = input.shape[input.shape.rank() - 1];
-    CAIRN_ASSIGN_OR_RETURN(
-        auto op, device.ops().MakeRotary({.input = input, .frequencies = config_.Frequencies(width)}));
+    kernels::RotaryParams rotary = {.input = input, .frequencies = config_.Frequencies(width)};
+    if (params.decoding != nullptr) {
+      rotary.first = params.decoding->first;
+      rotary.steps = params.decoding->length;
+    }
+    CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeRotary(rotary));
     return std::make_unique<UnaryLayerOp>(std::move(op), kReadsNothing);
   }
 

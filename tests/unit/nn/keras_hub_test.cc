@@ -4,14 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "kernels/cpu/device.h"
@@ -19,7 +16,7 @@
 #include "nn/model.h"
 #include "nn/replica/replica.h"
 #include "tests/support/model_inputs.h"
-#include "tests/support/source_dir.h"
+#include "tests/unit/nn/hub_models.h"
 #include "tests/unit/nn/models.h"
 
 namespace cairn::nn {
@@ -31,31 +28,6 @@ using ::testing::HasSubstr;
 
 constexpr float kLearningRate = 0.005f;
 
-json Recorded() {
-  std::ifstream file(InSource("tests/support/data/keras_hub/models.json"));
-  return json::parse(file);
-}
-
-// Keras' name of a variable: that of a model within the model is not in it.
-std::string KerasName(const std::string& name) {
-  return absl::StrReplaceAll(name, {{"gpt2_backbone/", ""}, {"bert_backbone/", ""}, {"llama_backbone/", ""}});
-}
-
-// The values that make.py gives all models.
-std::vector<float> Parameters(const Model& model) {
-  std::vector<float> parameters(static_cast<size_t>(model.num_parameters()));
-  for (const ModelVariable& variable : model.variables()) {
-    const bool factor = absl::EndsWith(variable.name, "gamma") || absl::EndsWith(variable.name, "scale");
-    const std::string name = KerasName(variable.name);
-    const auto salt = std::accumulate(name.begin(), name.end(), int64_t{0});
-    for (int64_t i = 0; i < variable.shape.num_elements(); ++i) {
-      const double value = static_cast<double>((i * i * 31 + i * 17 + salt) % 101 - 50) / 100;
-      parameters[static_cast<size_t>(variable.offset + i)] = static_cast<float>(value + (factor ? 1 : 0));
-    }
-  }
-  return parameters;
-}
-
 std::set<std::string> KerasNames(const Model& model) {
   std::set<std::string> names;
   for (const ModelVariable& variable : model.variables()) names.insert(KerasName(variable.name));
@@ -65,12 +37,7 @@ std::set<std::string> KerasNames(const Model& model) {
 class KerasHub : public testing::TestWithParam<const char*> {
  protected:
   static void Check(const json& recorded, kernels::Device& device) {
-    InputSizes sizes;
-    for (const auto& [name, input] : recorded["inputs"].items()) {
-      auto shape = input["shape"].get<std::vector<int64_t>>();
-      sizes.given[name] = {shape.begin() + 1, shape.end()};
-    }
-    const auto model = Model::FromJson(recorded["model"].dump(), "model.json", sizes);
+    const auto model = ModelOf(recorded);
     ASSERT_TRUE(model.ok()) << model.status();
     auto names = recorded["variables"].get<std::set<std::string>>();
     if (recorded["name"] == "nested") names.erase("token_embedding/reverse_embeddings");  // never used
@@ -92,7 +59,7 @@ class KerasHub : public testing::TestWithParam<const char*> {
         Replica::Create(*model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, device);
     ASSERT_TRUE(replica.ok()) << replica.status();
 
-    std::vector<float> parameters = Parameters(*model), gradients(parameters.size());
+    std::vector<float> parameters = RecordedParameters(*model), gradients(parameters.size());
     for (size_t step = 0; step < recorded["losses"].size(); ++step) {
       const auto result =
           (*replica)->ForwardBackward(parameters, batch, absl::MakeSpan(gradients), [](int) {});
@@ -110,7 +77,7 @@ TEST_P(KerasHub, OutputsAndLossesOfThreeStepsAreThoseOfKerasHub) {
   const auto device = GetParam() == std::string("Cpu")
                           ? kernels::CreateCpuDevice(0, 2).value()
                           : kernels::cuda::CreateDevice({.precision = kernels::Precision::kFloat32}).value();
-  for (const json& recorded : Recorded()) {
+  for (const json& recorded : RecordedModels()) {
     SCOPED_TRACE(recorded["name"].get<std::string>());
     Check(recorded, *device);
   }
