@@ -41,7 +41,9 @@ class Reader {
   int64_t RowsOf(const Node& node) const {
     if (node.layer->class_name() == "CategoryEncoding")
       return node.output_shape[node.output_shape.rank() - 1];
-    const bool is_table = node.layer->class_name() == "Embedding" || node.layer->row_table() != nullptr;
+    const bool is_table = node.layer->class_name() == "Embedding" ||
+                          node.layer->class_name() == "ReversibleEmbedding" ||
+                          node.layer->row_table() != nullptr;
     return is_table ? model_.variables()[static_cast<size_t>(node.variables.front())].shape[0] : 0;
   }
 

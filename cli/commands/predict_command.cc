@@ -173,9 +173,25 @@ class PredictCommand final : public Command {
         app, "Generation",
         {{"--generate N", &generation_.count,
           "Models of language: continue a prompt by N tokens; INPUTS is a file of text, or a .npy file of "
-          "ids",
+          "ids, with a prompt in each row",
           WholeNumberFrom(1), kDefaultInText},
          {"--prompt TEXT", &generation_.prompt, "The prompt of --generate, in place of INPUTS"},
+         {"--start_id N", &generation_.start,
+          "Models with an encoder and a decoder: INPUTS is a .npy file of ids that the encoder reads, and "
+          "the decoder "
+          "starts with token N",
+          WholeNumberFrom(0), kDefaultInText},
+         {"--end_id N", &generation_.end, "End a text before token N", WholeNumberFrom(0), kDefaultInText},
+         {"--decoder_input NAME", &generation_.decoder_input,
+          "The input of the decoder, which gets the tokens; the other one is the encoder's [decoder_inputs]"},
+         {"--drop_tokens N", &generation_.drop,
+          "When the text is longer than the model's input, drop its first N tokens at once",
+          WholeNumberFrom(1)},
+         {"--beams N", &generation_.beams,
+          "Beam search with N beams: the most probable text that it finds, instead of the most probable "
+          "token "
+          "each time",
+          WholeNumberBetween(1, 1000)},
          {"--temperature X", &generation_.sampling.temperature,
           "Draw tokens by their probabilities, with logits divided by X [always the most probable token]",
           NumberAbove(0), kDefaultInText},
@@ -185,6 +201,13 @@ class PredictCommand final : public Command {
           "Draw only among the fewest tokens that have the probability X together", NumberAboveUpTo(0, 1)},
          {"--seed N", &generation_.sampling.seed, "Seed of the draws", WholeNumberFrom(0)}});
     AddRules(app, {{"--prompt", kNeeds, "--generate"},
+                   {"--start_id", kNeeds, "--generate"},
+                   {"--start_id", kExcludes, "--prompt"},
+                   {"--end_id", kNeeds, "--generate"},
+                   {"--decoder_input", kNeeds, "--generate"},
+                   {"--drop_tokens", kNeeds, "--generate"},
+                   {"--beams", kNeeds, "--generate"},
+                   {"--beams", kExcludes, "--temperature"},
                    {"--temperature", kNeeds, "--generate"},
                    {"--top_k", kNeeds, "--temperature"},
                    {"--top_p", kNeeds, "--temperature"},

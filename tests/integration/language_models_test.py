@@ -23,6 +23,11 @@ class LanguageModelsTest(IntegrationTest):
     def generate(self, *flags):
         return self.run_to_end("cairn", "predict", "run", "--generate=70", *flags)
 
+    def write_ids(self, name, shape, *ids):
+        header = f"{{'descr': '<u2', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+        (self.directory / name).write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() +
+                                            struct.pack(f"<{len(ids)}H", *ids))
+
     def test_a_model_learns_from_tokens_and_continues_a_prompt(self):
         summary = self.train("--train_dir=run")
         metrics = summary["metrics"]
@@ -38,10 +43,16 @@ class LanguageModelsTest(IntegrationTest):
         self.assertTrue(run.stdout.startswith("ba"))
         (self.directory / "prompt.txt").write_text("ba")
         self.assertEqual(self.generate("prompt.txt").stdout, run.stdout)
-        header = "{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }".ljust(117) + "\n"
-        (self.directory / "prompt.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) +
-                                                    header.encode() + struct.pack("<2H", 4, 3))
+        self.write_ids("prompt.npy", "(2,)", 4, 3)
         self.assertEqual(self.generate("prompt.npy").stdout, run.stdout)
+        self.write_ids("prompts.npy", "(2, 2)", 4, 3, 4, 3)
+        self.assertEqual(self.generate("prompts.npy").stdout, run.stdout * 2)
+        dropped = self.generate("--prompt=ba", "--drop_tokens=32")
+        self.assertEqual((len(dropped.stdout), dropped.stdout[:65]), (73, run.stdout[:65]), "one window is the same")
+        self.assertEqual(len(self.generate("--prompt=ba", "--beams=2").stdout), 73)
+        first = run.stdout[5]
+        ended = self.generate("--prompt=ba", f"--end_id={LETTERS.index(first)}")
+        self.assertEqual(ended.stdout, run.stdout[:2] + run.stdout[2:].split(first)[0] + "\n")
 
         drawn = self.generate("--prompt=ba", "--temperature=2", "--seed=3")
         self.assertEqual(self.generate("--prompt=ba", "--temperature=2", "--seed=3").stdout, drawn.stdout)
@@ -50,6 +61,9 @@ class LanguageModelsTest(IntegrationTest):
         for fault, flags in [("--prompt: no token of the vocabulary begins at byte 2, 'X'", ["--prompt=baX"]),
                              ("INPUTS is required", []),
                              ("--generate takes one prompt", ["--prompt=a", "prompt.txt"]),
+                             ("--drop_tokens", ["--prompt=a", "--drop_tokens=0"]),
+                             ("cannot drop 65 tokens of a window of 64", ["--prompt=a", "--drop_tokens=65"]),
+                             ("the model has no encoder", ["prompt.npy", "--start_id=1"]),
                              ("--top_k requires --temperature", ["--prompt=a", "--top_k=2"])]:
             refused = self.generate(*flags)
             self.assert_exit(USAGE, refused)

@@ -2,121 +2,70 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <memory>
+#include <limits>
 #include <numeric>
-#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "common/core/tensor_view.h"
-#include "common/memory/aligned_buffer.h"
-#include "data/input_rows.h"
-#include "kernels/cpu/device.h"
-#include "nn/batch.h"
-#include "nn/byte_inputs.h"
-#include "nn/objective.h"
-#include "nn/replica/replica.h"
+#include "worker/inputs/beam_search.h"
+#include "worker/inputs/token_scores.h"
 
 namespace cairn::worker {
 namespace {
 
-absl::Status CheckGeneration(const GenerationRequest& request) {
-  const auto refuse = [](const auto&... text) { return absl::InvalidArgumentError(absl::StrCat(text...)); };
-  const nn::Model& model = request.model;
-  const nn::ModelInput& input = model.inputs()[0];
-  const Shape& output = model.outputs()[0].shape;
-  if (model.inputs().size() != 1 || model.outputs().size() != 1 || !IsInteger(input.dtype) ||
-      input.shape.rank() != 1 || input.ragged || output.rank() != 2 || output[0] != input.shape[0]) {
-    return refuse(
-        "the model does not continue tokens: its input must be integers [length] and its output [length, "
-        "tokens], but they are ",
-        NameOf(input.dtype), " ", input.shape.ToString(), " and ", output.ToString());
-  }
-  if (request.prompt.empty()) return refuse("the prompt is empty");
-  const int64_t rows = nn::ByteInputsOf(model)[0].table_rows;
-  for (size_t i = 0; i < request.prompt.size(); ++i) {
-    const int64_t token = request.prompt[i];
+template <typename... Text>
+absl::Status Refuse(const Text&... text) {
+  return absl::InvalidArgumentError(absl::StrCat(text...));
+}
+
+// INVALID_ARGUMENT if an id is not below `rows`, those of the table that looks it up (0: any), or `vocabulary`.
+absl::Status CheckIds(absl::Span<const int64_t> ids, const char* what, int64_t rows, int64_t vocabulary) {
+  if (ids.empty()) return Refuse("the ", what, " is empty");
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int64_t token = ids[i];
     if (token < 0 || (rows > 0 && token >= rows)) {
-      return refuse("token ", i, " of the prompt is ", token, ", and the table of the model has ",
+      return Refuse("token ", i, " of the ", what, " is ", token, ", and the table of the model has ",
                     rows > 0 ? absl::StrCat("ids from 0 to ", rows - 1) : "no negative ids");
     }
-    if (request.vocabulary > 0 && token >= request.vocabulary) {
-      return refuse("token ", i, " of the prompt is ", token, ", and the vocabulary has ids from 0 to ",
-                    request.vocabulary - 1);
+    if (vocabulary > 0 && token >= vocabulary) {
+      return Refuse("token ", i, " of the ", what, " is ", token, ", and the vocabulary has ids from 0 to ",
+                    vocabulary - 1);
     }
-  }
-  if (request.vocabulary > output[1]) {
-    return refuse("the vocabulary has ", request.vocabulary, " tokens, but the model's output is ",
-                  output.ToString());
   }
   return absl::OkStatus();
 }
 
-// The scores of the next token by a model that runs whole windows.
-class WindowScores {
- public:
-  static absl::StatusOr<std::unique_ptr<WindowScores>> Create(const GenerationRequest& request) {
-    std::unique_ptr<WindowScores> scores(new WindowScores(request));
-    CAIRN_ASSIGN_OR_RETURN(scores->device_, kernels::CreateCpuDevice(0, request.threads));
-    CAIRN_ASSIGN_OR_RETURN(scores->replica_,
-                           nn::Replica::Create(request.model, scores->objective_, *scores->device_));
-    std::fill(scores->targets_.span().begin(), scores->targets_.span().end(), 0.0f);
-    return scores;
+absl::Status CheckSource(const GenerationRequest& request, const ScoredModel& model, size_t row) {
+  const nn::ModelInput& input = request.model.inputs()[*model.inputs.source];
+  const std::vector<int64_t>& source = request.sources[row];
+  CAIRN_RETURN_IF_ERROR(CheckIds(source, "source", model.rows_of(*model.inputs.source), 0));
+  if (static_cast<int64_t>(source.size()) <= input.shape[0]) return absl::OkStatus();
+  return Refuse("the source has ", source.size(), " tokens, and the model's input '", input.name, "' has ",
+                input.shape[0]);
+}
+
+absl::Status CheckGeneration(const GenerationRequest& request, const ScoredModel& model) {
+  const Shape& output = request.model.outputs()[0].shape;
+  if (request.vocabulary > output[1]) {
+    return Refuse("the vocabulary has ", request.vocabulary, " tokens, but the model's output is ",
+                  output.ToString());
   }
-
-  // The rows of the table that looks the tokens up; 0: there is none.
-  int64_t rows() const { return nn::ByteInputsOf(request_.model)[0].table_rows; }
-  int64_t length() const { return request_.model.inputs()[0].shape[0]; }
-
-  // The scores after the last of `tokens`, of which there are at most length(); valid until the next call. The rest of
-  // the window is filled with `padding`.
-  absl::StatusOr<absl::Span<const float>> After(absl::Span<const int64_t> tokens, int64_t padding) {
-    const MutableTensorView window = window_.Row(0)[0];
-    for (int64_t i = 0; i < length(); ++i) {
-      const bool given = i < static_cast<int64_t>(tokens.size());
-      const int64_t token = given ? tokens[static_cast<size_t>(i)] : padding;
-      WithIntegerType(window.dtype, [&](auto zero) {
-        static_cast<decltype(zero)*>(window.data)[i] = static_cast<decltype(zero)>(token);
-      });
-    }
-    const nn::BatchView batch = {.examples = 1, .inputs = window_.First(1), .targets = targets_.span()};
-    CAIRN_ASSIGN_OR_RETURN(const nn::BatchResult result, replica_->Evaluate(request_.parameters, batch));
-    const auto width = static_cast<size_t>(request_.model.outputs()[0].shape[1]);
-    return result.outputs.subspan((tokens.size() - 1) * width, width);
+  constexpr int64_t kMaxBeams = 1000;
+  if (request.beams < 1 || request.beams > kMaxBeams)
+    return Refuse("cannot search with ", request.beams, " beams: expected 1 to ", kMaxBeams);
+  if (request.drop < 1 || request.drop > model.length())
+    return Refuse("cannot drop ", request.drop, " tokens of a window of ", model.length());
+  if (model.inputs.source.has_value() != !request.sources.empty()) {
+    return model.inputs.source.has_value()
+               ? Refuse("the model has an encoder, whose input is a source, and none is given")
+               : Refuse("the model has no encoder that reads a source");
   }
-
- private:
-  explicit WindowScores(const GenerationRequest& request)
-      : request_(request),
-        window_({{request.model.inputs()[0].dtype, request.model.inputs()[0].shape}}, 1),
-        objective_(nn::Objective::ForAnyOutputs(request.model)),
-        targets_(objective_.TargetsPerExample(request.model)) {}
-
-  const GenerationRequest& request_;
-  data::InputRows window_;
-  const nn::Objective objective_;  // the replica needs one
-  AlignedBuffer targets_;
-  std::unique_ptr<kernels::Device> device_;
-  std::unique_ptr<nn::Replica> replica_;
-};
-
-// INVALID_ARGUMENT if what fills up the window changes the scores.
-absl::Status CheckCausal(WindowScores& scores, absl::Span<const int64_t> tokens) {
-  // A table of one row has no other id to fill up with.
-  if (static_cast<int64_t>(tokens.size()) >= scores.length() || scores.rows() == 1) return absl::OkStatus();
-  CAIRN_ASSIGN_OR_RETURN(absl::Span<const float> first, scores.After(tokens, 0));
-  const std::vector<float> with_zeros(first.begin(), first.end());
-  CAIRN_ASSIGN_OR_RETURN(const absl::Span<const float> second, scores.After(tokens, 1));
-  for (size_t i = 0; i < second.size(); ++i) {
-    const float difference = std::abs(second[i] - with_zeros[i]);
-    if (difference > 1e-4f * (1 + std::abs(second[i]))) {
-      return absl::InvalidArgumentError(
-          "the model is not causal: its output at a position depends on later tokens, as attention does "
-          "without "
-          "use_causal_mask");
-    }
+  for (size_t row = 0; row < request.prompts.size(); ++row) {
+    CAIRN_RETURN_IF_ERROR(
+        CheckIds(request.prompts[row], "prompt", model.rows_of(model.inputs.tokens), request.vocabulary));
+    if (!request.sources.empty()) CAIRN_RETURN_IF_ERROR(CheckSource(request, model, row));
   }
   return absl::OkStatus();
 }
@@ -129,6 +78,104 @@ bool AreProbabilities(absl::Span<const float> scores) {
   }
   return std::abs(sum - 1) < 1e-3;
 }
+
+// The last tokens that fit a window, of which `drop` leave at once.
+class Window {
+ public:
+  Window(int64_t length, int64_t drop, size_t prompt)
+      : length_(static_cast<size_t>(length)),
+        drop_(static_cast<size_t>(drop)),
+        begin_(prompt - std::min(prompt, length_)) {}
+
+  // Of tokens that have only been added to since the last call.
+  absl::Span<const int64_t> Of(absl::Span<const int64_t> tokens) {
+    while (tokens.size() - begin_ > length_) begin_ += drop_;
+    return tokens.subspan(begin_);
+  }
+
+ private:
+  size_t length_, drop_;
+  size_t begin_;
+};
+
+class Generator {
+ public:
+  Generator(const GenerationRequest& request, const ScoredModel& model, TokenScores& scores)
+      : request_(request), model_(model), scores_(scores), window_(model.length(), request.drop, 0) {
+    drawn_ = request.model.outputs()[0].shape[1];
+    for (const int64_t limit : {request.vocabulary, model.rows_of(model.inputs.tokens)})
+      drawn_ = limit > 0 ? std::min(drawn_, limit) : drawn_;
+  }
+
+  absl::Status Run(size_t row, absl::FunctionRef<void(size_t row, int64_t token)> on_token) {
+    CAIRN_RETURN_IF_ERROR(scores_.Begin(
+        request_.sources.empty() ? absl::Span<const int64_t>() : absl::MakeConstSpan(request_.sources[row])));
+    window_ = Window(model_.length(), request_.drop, request_.prompts[row].size());
+    return request_.beams > 1 ? Search(row, on_token) : Draw(row, on_token);
+  }
+
+ private:
+  using OnToken = absl::FunctionRef<void(size_t row, int64_t token)>;
+
+  absl::Status Draw(size_t row, OnToken on_token) {
+    Random random(request_.sampling.seed, row == 0 ? "generate" : absl::StrCat("generate/", row));
+    std::vector<int64_t> tokens = request_.prompts[row];
+    for (int64_t i = 0; i < request_.count && !IsFull(tokens); ++i) {
+      CAIRN_ASSIGN_OR_RETURN(const auto logits, LogitsAfter({window_.Of(tokens)}));
+      tokens.push_back(DrawToken(logits[0], request_.sampling, random));
+      if (tokens.back() == request_.end) break;
+      on_token(row, tokens.back());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Search(size_t row, OnToken on_token) {
+    const std::vector<int64_t>& prompt = request_.prompts[row];
+    std::vector<Beam> beams = BeamsOf(prompt, request_.beams);
+    const auto all_ended = [&] { return absl::c_all_of(beams, [](const Beam& beam) { return beam.ended; }); };
+    for (int64_t i = 0; i < request_.count && !IsFull(beams[0].tokens) && !all_ended(); ++i) {
+      std::vector<TokenScores::Tokens> windows;
+      for (const Beam& beam : beams) windows.push_back(window_.Of(beam.tokens));
+      CAIRN_ASSIGN_OR_RETURN(const auto logits, LogitsAfter(windows));
+      CAIRN_RETURN_IF_ERROR(scores_.Reorder(ExtendBeams(logits, request_.end, beams)));
+    }
+    for (size_t i = prompt.size(); i < beams[0].tokens.size(); ++i) {
+      if (beams[0].tokens[i] == request_.end) break;
+      on_token(row, beams[0].tokens[i]);
+    }
+    return absl::OkStatus();
+  }
+
+  // A decoder with an encoder has no more positions than its window.
+  bool IsFull(absl::Span<const int64_t> tokens) const {
+    return !request_.sources.empty() && static_cast<int64_t>(tokens.size()) > model_.length();
+  }
+
+  // [sequence] Of the tokens that may be drawn.
+  absl::StatusOr<std::vector<std::vector<float>>> LogitsAfter(
+      absl::Span<const TokenScores::Tokens> sequences) {
+    CAIRN_ASSIGN_OR_RETURN(const absl::Span<const float> outputs, scores_.After(sequences));
+    std::vector<std::vector<float>> all;
+    const size_t width = outputs.size() / sequences.size();
+    for (size_t first = 0; first < outputs.size(); first += width) {
+      const auto scores = outputs.subspan(first, width);
+      const bool from_logits = request_.from_logits.value_or(!AreProbabilities(scores));
+      std::vector<float>& logits = all.emplace_back(scores.begin(), scores.begin() + drawn_);
+      for (float& logit : logits) {
+        if (!from_logits) logit = std::log(logit);
+        if (std::isnan(logit) || logit == std::numeric_limits<float>::infinity())
+          return absl::InvalidArgumentError("the model's outputs are not finite numbers");
+      }
+    }
+    return all;
+  }
+
+  const GenerationRequest& request_;
+  const ScoredModel& model_;
+  TokenScores& scores_;
+  int64_t drawn_;  // only ids below this one
+  Window window_;
+};
 
 }  // namespace
 
@@ -159,31 +206,22 @@ int64_t DrawToken(absl::Span<const float> logits, const SamplingOptions& options
   return order[rank];
 }
 
-absl::Status Generate(const GenerationRequest& request, absl::FunctionRef<void(int64_t token)> on_token) {
-  CAIRN_RETURN_IF_ERROR(CheckGeneration(request));
-  CAIRN_ASSIGN_OR_RETURN(const auto scores, WindowScores::Create(request));
-  std::vector<int64_t> tokens = request.prompt;
-  const auto window = [&] {
-    const auto fits = std::min(tokens.size(), static_cast<size_t>(scores->length()));
-    return absl::MakeConstSpan(tokens).last(fits);
-  };
-  CAIRN_RETURN_IF_ERROR(CheckCausal(*scores, window()));
-  const int64_t rows = nn::ByteInputsOf(request.model)[0].table_rows;
-  int64_t drawn = request.model.outputs()[0].shape[1];  // only ids below this one
-  for (const int64_t limit : {request.vocabulary, rows}) drawn = limit > 0 ? std::min(drawn, limit) : drawn;
-  Random random(request.sampling.seed, "generate");
-  for (int64_t i = 0; i < request.count; ++i) {
-    CAIRN_ASSIGN_OR_RETURN(const absl::Span<const float> outputs, scores->After(window(), 0));
-    std::vector<float> logits(outputs.begin(), outputs.end());
-    const bool from_logits = request.from_logits.value_or(!AreProbabilities(outputs));
-    logits.resize(static_cast<size_t>(drawn));
-    for (float& logit : logits) {
-      if (!from_logits) logit = std::log(logit);
-      if (std::isnan(logit)) return absl::InvalidArgumentError("the model's outputs are not numbers (NaN)");
-    }
-    tokens.push_back(DrawToken(logits, request.sampling, random));
-    on_token(tokens.back());
-  }
+absl::Status Generate(const GenerationRequest& request,
+                      absl::FunctionRef<void(size_t row, int64_t token)> on_token) {
+  CAIRN_ASSIGN_OR_RETURN(const TokenInputs inputs, TokenInputsOf(request.model, request.decoder_input));
+  const ScoredModel model = {.model = request.model,
+                             .parameters = request.parameters,
+                             .inputs = inputs,
+                             .sequences = static_cast<size_t>(request.beams),
+                             .threads = request.threads};
+  CAIRN_RETURN_IF_ERROR(CheckGeneration(request, model));
+  if (request.prompts.empty()) return absl::OkStatus();
+  const auto source = request.sources.empty() ? absl::Span<const int64_t>() : request.sources[0];
+  Window window(model.length(), request.drop, request.prompts[0].size());
+  CAIRN_ASSIGN_OR_RETURN(const auto scores, MakeTokenScores(model, source, window.Of(request.prompts[0])));
+  Generator generator(request, model, *scores);
+  for (size_t row = 0; row < request.prompts.size(); ++row)
+    CAIRN_RETURN_IF_ERROR(generator.Run(row, on_token));
   return absl::OkStatus();
 }
 

@@ -2,8 +2,10 @@
 // token that may come next.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -26,22 +28,33 @@ struct SamplingOptions {
 int64_t DrawToken(absl::Span<const float> logits, const SamplingOptions& options, Random& random);
 
 struct GenerationRequest {
-  const nn::Model& model;              // its variables include its tables
-  absl::Span<const float> parameters;  // in the flat order of the model
-  std::vector<int64_t> prompt;         // at least one token
-  int64_t count = 0;                   // the number of tokens to add
-  int64_t vocabulary = 0;              // only ids below this are drawn; 0: all
+  const nn::Model& model;                     // its variables include its tables
+  absl::Span<const float> parameters;         // in the flat order of the model
+  std::vector<std::vector<int64_t>> prompts;  // at least one token each; continued one after the other
+  std::vector<std::vector<int64_t>>
+      sources{};                 // [prompt] what the encoder reads, for a model with one; else empty
+  std::string decoder_input{};   // the input that takes the tokens, as for TokenInputsOf()
+  int64_t count = 0;             // the number of tokens to add to each prompt
+  std::optional<int64_t> end{};  // generation ends before this token
+  int64_t vocabulary = 0;        // only ids below this are drawn; 0: all
+  // When the tokens are more than the window, its first `drop` tokens are dropped at once: at least 1, at most the
+  // length of the window.
+  int64_t drop = 1;
   // false: the model's outputs are probabilities. nullopt: they are if they are at least 0 and add up to 1.
   std::optional<bool> from_logits = true;
   SamplingOptions sampling{};
+  // Above 1: the most probable text that beam search finds, instead of one token after another. `on_token` is called at
+  // the end of a row.
+  int64_t beams = 1;
   int threads = 1;
 };
 
-// Calls `on_token` for each token that is added, as soon as it is drawn. Each is computed on the CPU from the last
-// tokens that fit the model's window, filled up on the right, so the work for a token is that of a whole window.
-// Only ids below `vocabulary` that have a row in the model's table are drawn. INVALID_ARGUMENT if the model has another
-// form, if what fills up the window changes its output (it is not causal; checked if the prompt is shorter than the
-// window), or if a token of the prompt is no such id.
-absl::Status Generate(const GenerationRequest& request, absl::FunctionRef<void(int64_t token)> on_token);
+// Calls `on_token` for each token that is added, as soon as it is drawn; `row` is the index of the prompt. Scores are
+// computed on the CPU, from the last tokens that fit the model's window. A model with an encoder ends when its window is
+// full. Only ids below `vocabulary` that have a row in the model's table are drawn. INVALID_ARGUMENT if the model has
+// another form, if it is not causal (checked with the first prompt, if that is shorter than the window), or if a token
+// of a prompt or source is no such id.
+absl::Status Generate(const GenerationRequest& request,
+                      absl::FunctionRef<void(size_t row, int64_t token)> on_token);
 
 }  // namespace cairn::worker
