@@ -39,7 +39,7 @@ constexpr Row kCommands[] = {
     {"plan", "Estimate the step time of a cluster, its bottleneck, and the best number of servers",
      MakePlanCommand},
     {"digits", "Write a synthetic data set of digits in the format of MNIST", MakeDigitsCommand},
-    {"synthetic", "Write a synthetic click log, text or set of images", MakeSyntheticCommand},
+    {"synthetic", "Write a synthetic click log, texts or images", MakeSyntheticCommand},
     {"var", "Set, get and list variables on the servers", MakeVarCommand},
     {"checkpoint", "List, show, verify and consolidate checkpoints", MakeCheckpointCommand},
     {"export", "Write a trained model as .onnx or .safetensors", MakeExportCommand},

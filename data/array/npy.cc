@@ -209,6 +209,29 @@ absl::Status MakeRowMajor(Array& array) {
   return absl::OkStatus();
 }
 
+// `type`: Python's name of the type of the elements in `bytes` [shape].
+absl::Status WriteArray(const std::string& path, absl::string_view type, const Shape& shape,
+                        absl::string_view bytes) {
+  std::string text = absl::StrCat("{'descr': '", type, "', 'fortran_order': False, 'shape': (",
+                                  absl::StrJoin(shape.dims(), ", "), shape.rank() == 1 ? ",), }" : "), }");
+  // The values begin at a multiple of 64 bytes, counted from the magic number.
+  constexpr size_t kBefore = 10, kAlignment = 64;
+  text.append(kAlignment - 1 - (kBefore + text.size()) % kAlignment, ' ');
+  text.push_back('\n');
+  std::string contents("\x93NUMPY\x01\0", 8);
+  contents.push_back(static_cast<char>(text.size() & 0xff));
+  contents.push_back(static_cast<char>(text.size() >> 8));
+  contents += text;
+  absl::StrAppend(&contents, bytes);
+  return WriteFileAtomically(path, contents);
+}
+
+template <typename T>
+absl::string_view BytesOf(const Shape& shape, absl::Span<const T> values) {
+  CAIRN_CHECK(shape.num_elements() == static_cast<int64_t>(values.size()));
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
 }  // namespace
 
 absl::StatusOr<Array> ReadNpy(ByteReader& reader) {
@@ -239,19 +262,11 @@ absl::StatusOr<Array> ReadNpy(ByteReader& reader) {
 }
 
 absl::Status WriteNpy(const std::string& path, const Shape& shape, absl::Span<const float> values) {
-  CAIRN_CHECK(shape.num_elements() == static_cast<int64_t>(values.size()));
-  std::string text = absl::StrCat("{'descr': '<f4', 'fortran_order': False, 'shape': (",
-                                  absl::StrJoin(shape.dims(), ", "), shape.rank() == 1 ? ",), }" : "), }");
-  // The values begin at a multiple of 64 bytes, counted from the magic number.
-  constexpr size_t kBefore = 10, kAlignment = 64;
-  text.append(kAlignment - 1 - (kBefore + text.size()) % kAlignment, ' ');
-  text.push_back('\n');
-  std::string contents("\x93NUMPY\x01\0", 8);
-  contents.push_back(static_cast<char>(text.size() & 0xff));
-  contents.push_back(static_cast<char>(text.size() >> 8));
-  contents += text;
-  contents.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-  return WriteFileAtomically(path, contents);
+  return WriteArray(path, "<f4", shape, BytesOf(shape, values));
+}
+
+absl::Status WriteNpy(const std::string& path, const Shape& shape, absl::Span<const int32_t> values) {
+  return WriteArray(path, "<i4", shape, BytesOf(shape, values));
 }
 
 }  // namespace cairn::data

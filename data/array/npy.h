@@ -5,6 +5,7 @@
 // specific message.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,7 +21,8 @@ namespace cairn::data {
 // file's name.
 absl::StatusOr<Array> ReadNpy(ByteReader& reader);
 
-// Writes `values` [shape] as float32, version 1, atomically. Errors name the path.
+// Writes `values` [shape] as float32 or int32, version 1, atomically. Errors name the path.
 absl::Status WriteNpy(const std::string& path, const Shape& shape, absl::Span<const float> values);
+absl::Status WriteNpy(const std::string& path, const Shape& shape, absl::Span<const int32_t> values);
 
 }  // namespace cairn::data

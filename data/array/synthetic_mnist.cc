@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "data/array/idx.h"
+#include "data/file/output_directory.h"
 
 namespace cairn::data {
 namespace {
@@ -219,11 +218,7 @@ absl::Status WriteSyntheticMnist(const std::string& directory, int64_t num_train
                                                    num_validation, " validation examples; up to ", kMax,
                                                    " of each"));
   }
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make the directory ", directory));
-  }
+  CAIRN_RETURN_IF_ERROR(MakeDirectory(directory));
   CAIRN_RETURN_IF_ERROR(WriteSplit(directory, "train", num_train, seed));
   if (num_validation == 0) return absl::OkStatus();
   return WriteSplit(directory, "t10k", num_validation, seed);

@@ -5,10 +5,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstddef>
-#include <filesystem>
 #include <fstream>
 #include <numeric>
-#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +14,7 @@
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "data/criteo/criteo_line.h"
+#include "data/file/output_directory.h"
 
 namespace cairn::data {
 namespace {
@@ -172,11 +171,7 @@ absl::Status Check(const SyntheticCtrOptions& options) {
 absl::StatusOr<SyntheticCtrTeacher> WriteSyntheticCtr(const std::string& directory,
                                                       const SyntheticCtrOptions& options) {
   CAIRN_RETURN_IF_ERROR(Check(options));
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make the directory ", directory));
-  }
+  CAIRN_RETURN_IF_ERROR(MakeDirectory(directory));
   const Teacher teacher(options);
   CAIRN_ASSIGN_OR_RETURN(const Drawn train, WriteSet(teacher, absl::StrCat(directory, "/train.txt"), "train",
                                                      options.train_rows, options.seed));

@@ -3,18 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/core/files.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
+#include "data/file/output_directory.h"
+#include "data/text/invented_words.h"
 #include "data/tokens_json.h"
 
 namespace cairn::data {
@@ -30,11 +29,7 @@ class WordChain {
   explicit WordChain(const SyntheticTextOptions& options) {
     Random letters(options.seed, "text/words"), chain(options.seed, "text/next");
     const auto count = static_cast<uint32_t>(options.words);
-    absl::flat_hash_set<std::string> seen;
-    while (words_.size() < count) {
-      std::string word = DrawWord(letters);
-      if (seen.insert(word).second) words_.push_back(std::move(word));
-    }
+    words_ = InventWords(letters, count);
     for (uint32_t word = 0; word < count; ++word) {
       auto& next = next_.emplace_back();
       for (size_t rank = 0; rank < kNextWords;) {
@@ -60,16 +55,6 @@ class WordChain {
   }
 
  private:
-  static std::string DrawWord(Random& random) {
-    constexpr absl::string_view kConsonants = "bcdfghjklmnpqrstvwxyz", kVowels = "aeiou";
-    std::string word;
-    for (uint32_t syllable = 0, count = 1 + random.NextBelow(4); syllable < count; ++syllable) {
-      word += kConsonants[random.NextBelow(kConsonants.size())];
-      word += kVowels[random.NextBelow(kVowels.size())];
-    }
-    return word;
-  }
-
   std::vector<std::string> words_;
   std::vector<std::array<uint32_t, kNextWords>> next_;  // [word]
 };
@@ -109,11 +94,7 @@ absl::Status CheckOptions(const SyntheticTextOptions& options) {
 
 absl::StatusOr<double> WriteSyntheticText(const std::string& directory, const SyntheticTextOptions& options) {
   CAIRN_RETURN_IF_ERROR(CheckOptions(options));
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make the directory ", directory));
-  }
+  CAIRN_RETURN_IF_ERROR(MakeDirectory(directory));
   const WordChain chain(options);
   CAIRN_RETURN_IF_ERROR(WriteSet(chain, directory, "train", options, options.train_tokens).status());
   CAIRN_ASSIGN_OR_RETURN(const double perplexity,
