@@ -45,6 +45,9 @@ constexpr Format kFormats[] = {
      &LoadCsv, true, true},
     {"train*.tfrecord[s][.gz] and test*... or validation*..., or such a file itself", &LoadTfRecords, true,
      true},
+    {"a folder of .txt files for each class, or such folders in train and in validation, valid, val or test, "
+     "for a model of one text",
+     &LoadTextDirectory, false, true},
     {"a folder of PNG or JPEG images for each class, or such folders in train and in validation, valid, val "
      "or test",
      &LoadImageDirectory, false},
@@ -217,10 +220,11 @@ DataOptions WithCommonScale(DataOptions options) {
 absl::StatusOr<std::optional<Examples>> LoadExamples(const DataOptions& given) {
   const DataOptions options = WithTypesInFiles(WithCommonScale(given));
   for (const auto load : {&LoadCsvExamples, &LoadTfRecordExamples, &LoadLibsvmExamples, &LoadCriteoExamples,
-                          &LoadImageExamples}) {
+                          &LoadTextExamples, &LoadImageExamples}) {
     CAIRN_ASSIGN_OR_RETURN(auto split, load(options));
     if (!split) continue;
-    const bool has_texts = load == &LoadCsvExamples || load == &LoadTfRecordExamples;
+    const bool has_texts =
+        load == &LoadCsvExamples || load == &LoadTfRecordExamples || load == &LoadTextExamples;
     CAIRN_ASSIGN_OR_RETURN(split->inputs,
                            MapRows(options, std::move(split->inputs), split->inputs_name, has_texts));
     CAIRN_RETURN_IF_ERROR(SpreadByteInputs(options, *split));

@@ -65,6 +65,7 @@ LoadedSplits LoadTfRecords(const DataOptions& options);
 LoadedSplits LoadLibsvm(const DataOptions& options);
 LoadedSplits LoadCriteo(const DataOptions& options);
 LoadedSplits LoadImageDirectory(const DataOptions& options);
+LoadedSplits LoadTextDirectory(const DataOptions& options);
 
 // The folders that LoadImageDirectory() would train on: "train/", or the class folders. Empty: none.
 std::vector<std::string> FindImageSet(const std::string& directory);
@@ -76,5 +77,6 @@ LoadedExamples LoadTfRecordExamples(const DataOptions& options);
 LoadedExamples LoadLibsvmExamples(const DataOptions& options);
 LoadedExamples LoadCriteoExamples(const DataOptions& options);
 LoadedExamples LoadImageExamples(const DataOptions& options);
+LoadedExamples LoadTextExamples(const DataOptions& options);
 
 }  // namespace cairn::data

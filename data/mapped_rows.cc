@@ -106,10 +106,10 @@ absl::StatusOr<std::unique_ptr<RowSource>> MapRows(const DataOptions& options,
     if (!options.IsText(i)) {
       any = true;
     } else if (!has_texts) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": input '", options.input_names[i],
-                       "' of the model takes strings, which only CSV and TFRecord "
-                       "files have"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, ": input '", options.input_names[i],
+          "' of the model takes strings, which only CSV, JSON lines, TFRecord files and folders of "
+          "texts have"));
     }
   }
   if (!any) return rows;

@@ -158,8 +158,8 @@ TEST(MappedRows, IntegersOfArraysHaveIds) {
   EXPECT_THAT(data->train->status().message(),
               HasSubstr("x_train: example 1: input 'x': layer 'numbers' (IntegerLookup) has no id for 75"));
   options = OneInput(dir / "a.npz", Cities(), true, 2);
-  EXPECT_THAT(FaultOf(options),
-              HasSubstr("input 'x' of the model takes strings, which only CSV and TFRecord files have"));
+  EXPECT_THAT(FaultOf(options), HasSubstr("input 'x' of the model takes strings, which only CSV, JSON lines, "
+                                          "TFRecord files and folders of texts have"));
 }
 
 TEST(MappedRows, FloatsHaveTheNumbersOfTheirIntervals) {
