@@ -14,8 +14,10 @@ namespace cairn::nn {
 std::unique_ptr<Layer> MakeDiscretization(std::string name, ConfigReader& config) {
   config.Ignore({"num_bins", "epsilon"});  // for adapt()
   if (config.Raw("bin_boundaries").is_null()) {
-    config.Fail("bin_boundaries",
-                "the layer has none: call adapt() before the model is saved, or give bin_boundaries");
+    config.Fail(
+        "bin_boundaries",
+        "the layer has none: call adapt() before the model is saved, or give bin_boundaries; or run `cairn "
+        "model adapt`, which finds them in a training set");
   }
   const std::vector<double> given = config.Numbers("bin_boundaries", {{0.0}});
   std::vector<float> bounds(given.begin(), given.end());

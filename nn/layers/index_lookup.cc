@@ -2,7 +2,6 @@
 // IndexLookup.
 #include <algorithm>
 #include <cstddef>
-#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/ids/id_map.h"
@@ -21,6 +19,7 @@
 #include "nn/layers/id_layer.h"
 #include "nn/layers/layers.h"
 #include "nn/layers/salt.h"
+#include "nn/layers/text_division.h"
 
 namespace cairn::nn {
 namespace {
@@ -28,7 +27,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxOthers = int64_t{1} << 31;
-constexpr int64_t kMaxNgram = 100;  // adjacent pieces
 
 std::optional<std::string> TokenOf(const json& value, std::string* /*type*/) {
   return value.is_string() ? std::optional(value.get<std::string>()) : std::nullopt;
@@ -46,7 +44,7 @@ class LookupReader {
   LookupReader(std::string name, const char* class_name, ConfigReader& config)
       : name_(std::move(name)), class_name_(class_name), config_(config) {}
 
-  // For a layer that divides texts: tokens are the pieces of texts, and an empty piece is the mask of ids.
+  // For a layer that divides texts: tokens are the pieces of texts, and an empty piece is the mask.
   void DivideTexts(TextDivision division) { division_ = std::move(division); }
 
   std::unique_ptr<Layer> Read() {
@@ -83,7 +81,7 @@ class LookupReader {
   // The number of ids of a text must be known, or ids have no order.
   void CheckDivision() {
     if constexpr (kText) {
-      if (mode_ == "int") mask_ = "";
+      mask_ = "";
     }
     const bool ragged = config_.Bool("ragged", false), fixed = division_->length > 0;
     if (mode_ == "one_hot") config_.Fail("output_mode", "\"one_hot\" is not a mode of this layer");
@@ -118,9 +116,10 @@ class LookupReader {
   void ReadVocabulary() {
     const json& vocabulary = config_.Raw("vocabulary");
     if (vocabulary.is_null()) {
-      return config_.Fail("vocabulary",
-                          "the layer has none: call adapt(), or give `vocabulary`, and save the model as a "
-                          ".keras file, which holds it");
+      return config_.Fail(
+          "vocabulary",
+          "the layer has none: call adapt(), or give `vocabulary`, and save the model as a "
+          ".keras file, which holds it; or run `cairn model adapt`, which finds it in a training set");
     }
     if (!vocabulary.is_array()) {
       return config_.Fail("vocabulary", absl::StrCat("expected a list of tokens, got ", vocabulary.dump()));
@@ -206,7 +205,7 @@ class LookupReader {
     if (given.is_null()) {
       config_.Fail("idf_weights",
                    "the layer has none: call adapt(), or give `idf_weights`, and save the model as a .keras "
-                   "file, which holds them");
+                   "file, which holds them; or run `cairn model adapt`, which finds them in a training set");
       return {};
     }
     const std::vector<double> weights = config_.Numbers("idf_weights");
@@ -253,43 +252,12 @@ class LookupReader {
   bool has_special_ = false;  // the file has the special ones
 };
 
-// How TextVectorization divides texts.
-TextDivision ReadDivision(ConfigReader& config) {
-  TextDivision division;
-  const auto choice = [&](absl::string_view field, std::initializer_list<absl::string_view> allowed) {
-    if (config.Has(field) && config.Raw(field).is_null()) return std::string();  // Python's None
-    return config.Choice(field, allowed, *allowed.begin());
-  };
-  const std::string simplified =
-      choice("standardize", {"lower_and_strip_punctuation", "lower", "strip_punctuation"});
-  division.lower = absl::StartsWith(simplified, "lower");
-  division.strip_punctuation = absl::EndsWith(simplified, "strip_punctuation");
-  const std::string split = choice("split", {"whitespace", "character"});
-  division.split = split == "whitespace"  ? TextDivision::Split::kWhitespace
-                   : split == "character" ? TextDivision::Split::kCharacter
-                                          : TextDivision::Split::kNone;
-  if (const json& ngrams = config.Raw("ngrams"); ngrams.is_number_integer()) {
-    const int64_t most = config.PositiveInt("ngrams");
-    for (int64_t width = 1; width <= most && most <= kMaxNgram; ++width) division.ngrams.push_back(width);
-    if (most > kMaxNgram) config.Fail("ngrams", absl::StrCat(most, "; at most ", kMaxNgram));
-  } else {
-    division.ngrams = config.Ints("ngrams", std::vector<int64_t>());
-    for (const int64_t width : division.ngrams) {
-      if (width < 1 || width > kMaxNgram)
-        config.Fail("ngrams", absl::StrCat("holds ", width, "; expected 1 to ", kMaxNgram));
-    }
-  }
-  if (!config.Raw("output_sequence_length").is_null())
-    division.length = config.PositiveInt("output_sequence_length");
-  return division;
-}
-
 }  // namespace
 
 std::unique_ptr<Layer> MakeTextVectorization(std::string name, ConfigReader& config) {
   config.Refuse("encoding", "utf-8");
   LookupReader<std::string> reader(std::move(name), "TextVectorization", config);
-  reader.DivideTexts(ReadDivision(config));
+  reader.DivideTexts(ReadTextDivision(config));
   return reader.Read();
 }
 

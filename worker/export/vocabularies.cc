@@ -19,6 +19,7 @@
 #include "nn/layer/keras_class.h"
 #include "worker/export/hdf5_file.h"
 #include "worker/export/in_child.h"
+#include "worker/export/model_layers.h"
 #include "worker/export/model_source.h"
 
 namespace cairn::worker {
@@ -38,18 +39,6 @@ bool IsLookup(const json& layer) {
   if (!layer.is_object() || !layer.contains("config") || !layer["config"].is_object()) return false;
   const json class_name = layer.value("class_name", json());
   return class_name == "StringLookup" || class_name == "IntegerLookup" || class_name == "TextVectorization";
-}
-
-// Calls `visit(layer)` for each entry of the model's list of layers, not for those of models within it.
-template <typename Visit>
-absl::Status ForEachLayer(json& model, Visit visit) {
-  if (!model.is_object() || !model.contains("config")) return absl::OkStatus();
-  json& config = model["config"];
-  if (config.is_object() && !config.contains("layers")) return absl::OkStatus();
-  json& layers = config.is_object() ? config["layers"] : config;
-  if (!layers.is_array()) return absl::OkStatus();
-  for (json& layer : layers) CAIRN_RETURN_IF_ERROR(visit(layer));
-  return absl::OkStatus();
 }
 
 bool IsUtf8(absl::string_view text) {
@@ -97,11 +86,6 @@ absl::StatusOr<std::string> ReadIdfWeights(data::SharedBytes bytes) {
     found[path.substr(0, path.size() - kName.size())] = weights;
   }
   return found.dump();
-}
-
-bool IsModel(const json& layer) {
-  const json config = layer.is_object() ? layer.value("config", json()) : json();
-  return config.is_object() && config.contains("layers");
 }
 
 // Reads the members of an archive that belong to its layers.

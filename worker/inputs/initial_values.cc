@@ -32,8 +32,9 @@ std::vector<std::string> WarnOfUnadaptedLayers(const nn::Model& model) {
     warnings.push_back(absl::StrCat(
         "layer '", node.layer->name(),
         "' (Normalization) passes its inputs unchanged: the model file has neither the mean and variance of "
-        "adapt() nor any in the layer's configuration; save the adapted model as .keras, or give its weights "
-        "by --init_from"));
+        "adapt() nor any in the layer's configuration; run `cairn model adapt`, save the adapted model as "
+        ".keras, "
+        "or give its weights by --init_from"));
   }
   return warnings;
 }

@@ -155,9 +155,12 @@ absl::StatusOr<Shape> ShapeInData(const data::DataOptions& options) {
 
 }  // namespace
 
+nn::InputSizes InputSizesOf(const TrainOptions& options) {
+  return {.given = options.input_shapes, .in_data = [&options] { return ShapeInData(options.data); }};
+}
+
 absl::StatusOr<nn::Model> ReadModel(const TrainOptions& options) {
-  return ReadModelFile(options.model, {.given = options.input_shapes,
-                                       .in_data = [&options] { return ShapeInData(options.data); }});
+  return ReadModelFile(options.model, InputSizesOf(options));
 }
 
 absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {

@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "data/input_rows.h"
 #include "data/row_source.h"
+#include "nn/input_sizes.h"
 #include "nn/metrics.h"
 #include "nn/model.h"
 #include "nn/objective.h"
@@ -33,6 +34,9 @@ struct Inputs {
   // The model whose variables the job trains: `model` without its embedding tables.
   const nn::Model& trained() const { return tables.has_value() ? tables->model.model : model; }
 };
+
+// Sizes of the inputs that a model file leaves open, as ReadModel() fixes them. Refers to `options`.
+nn::InputSizes InputSizesOf(const TrainOptions& options);
 
 // The model of `options`. Sizes of its inputs that the file leaves open are those of --input_shape, or else, for a
 // model with one input, of the examples in the data. Blocks on the disk.

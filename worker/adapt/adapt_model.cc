@@ -1,0 +1,147 @@
+#include "worker/adapt/adapt_model.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/core/files.h"
+#include "common/core/json.h"
+#include "common/core/status.h"
+#include "common/core/tensor_view.h"
+#include "data/dataset.h"
+#include "data/input_rows.h"
+#include "nn/model.h"
+#include "worker/adapt/learners.h"
+#include "worker/adapt/unadapted_layers.h"
+#include "worker/export/model_source.h"
+#include "worker/export/vocabularies.h"
+#include "worker/inputs/inputs.h"
+#include "worker/options/job.h"
+
+namespace cairn::worker {
+namespace {
+
+using nlohmann::json;
+
+// What a layer learns, and from which inputs of the model.
+struct Lesson {
+  std::unique_ptr<Learner> learner;
+  std::vector<size_t> inputs;
+};
+
+absl::StatusOr<json> ReadDocument(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const ModelFileKind kind, KindOfModelFile(path));
+  if (kind != ModelFileKind::kText) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": is not JSON: save the model's to_json(), or call adapt() in Keras before save()"));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  CAIRN_ASSIGN_OR_RETURN(json document, ParseJson(text, path));
+  CAIRN_RETURN_IF_ERROR(ReadVocabularyFiles(path, document).status());
+  return document;
+}
+
+// The inputs that `layer` reads itself.
+std::vector<size_t> InputsOf(const UnadaptedLayer& layer, const nn::Model& model) {
+  std::vector<size_t> inputs;
+  for (size_t i = 0; i < model.inputs().size(); ++i) {
+    const nn::ModelInput& input = model.inputs()[i];
+    if (input.map != nullptr && input.map->layer() == layer.Describe()) inputs.push_back(i);
+  }
+  for (const nn::Node& node : model.nodes()) {
+    const bool reads = layer.class_name == "Normalization" && node.layer->class_name() == layer.class_name &&
+                       node.layer->name() == layer.name;
+    if (reads && node.inputs[0] < 0)
+      inputs.push_back(static_cast<size_t>(nn::Node::OfModelInput(node.inputs[0])));
+  }
+  return inputs;
+}
+
+absl::StatusOr<std::vector<Lesson>> MakeLessons(const std::vector<UnadaptedLayer>& layers,
+                                                const nn::Model& model) {
+  std::vector<Lesson> lessons;
+  for (const UnadaptedLayer& layer : layers) {
+    std::vector<size_t> inputs = InputsOf(layer, model);
+    if (inputs.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          layer.Describe(), ": reads no input of the model, so its values are not in a training set"));
+    }
+    const Shape& shape = model.inputs()[inputs[0]].shape;
+    lessons.push_back({MakeLearner(layer, shape), std::move(inputs)});
+  }
+  return lessons;
+}
+
+absl::StatusOr<data::TrainingData> ReadData(const TrainOptions& options, const nn::Model& model,
+                                            const std::vector<Lesson>& lessons) {
+  data::DataOptions reading = DataOptionsOf(options, model);
+  if (model.outputs().size() > 1) {
+    CAIRN_ASSIGN_OR_RETURN(const nn::Objective objective, MakeObjective(options, model));
+    reading.target_parts = TargetPartsOf(objective, model);
+  }
+  for (const Lesson& lesson : lessons) {
+    for (const size_t input : lesson.inputs) lesson.learner->TakeValues(input, reading);
+  }
+  auto data = data::LoadTrainingData(reading);
+  if (!data.ok()) return Annotate(data.status(), "--data_dir");
+  const std::vector<data::InputSpec> specs = data->train->input_specs();
+  bool fits = specs.size() == model.inputs().size();
+  for (size_t i = 0; fits && i < specs.size(); ++i) {
+    fits = specs[i].ragged || specs[i].shape.num_elements() == reading.input_shapes[i].num_elements();
+  }
+  if (fits) return data;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--data_dir: ", data->train->inputs_name(), ": examples have the shape ",
+      data->train->example_shape().ToString(), ", the model takes ", model.input_shape().ToString()));
+}
+
+absl::Status Learn(const data::Dataset& dataset, const std::vector<Lesson>& lessons) {
+  std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
+  data::InputRows rows(dataset.input_specs(), 1);
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    dataset.Read(i, rows.Row(0), absl::MakeSpan(target));
+    const TensorViews inputs = rows.First(1);
+    for (const Lesson& lesson : lessons) {
+      for (const size_t input : lesson.inputs) lesson.learner->Add(inputs[input]);
+    }
+  }
+  return dataset.status();
+}
+
+}  // namespace
+
+absl::StatusOr<AdaptedModel> AdaptModel(const TrainOptions& options) {
+  const auto fault = [&](const absl::Status& status) { return Annotate(status, options.model); };
+  CAIRN_ASSIGN_OR_RETURN(json document, ReadDocument(options.model));
+  json readable = document;
+  const auto placeholders = FindUnadaptedLayers(readable);
+  if (!placeholders.ok()) return fault(placeholders.status());
+  if (placeholders->empty())
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.model, ": every layer has what adapt() would find"));
+  AddPlaceholders(*placeholders);
+  CAIRN_ASSIGN_OR_RETURN(const nn::Model model,
+                         nn::Model::FromJson(readable.dump(), options.model, InputSizesOf(options)));
+  auto lessons = MakeLessons(*placeholders, model);
+  if (!lessons.ok()) return fault(lessons.status());
+  CAIRN_ASSIGN_OR_RETURN(const data::TrainingData data, ReadData(options, model, *lessons));
+  CAIRN_RETURN_IF_ERROR(Annotate(Learn(*data.train, *lessons), "--data_dir"));
+
+  AdaptedModel adapted;
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<UnadaptedLayer> layers, FindUnadaptedLayers(document));
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto learned = (*lessons)[i].learner->Finish(*layers[i].config);
+    if (!learned.ok()) return fault(Annotate(learned.status(), layers[i].Describe()));
+    adapted.notes.push_back(absl::StrCat(layers[i].Describe(), ": ", *learned));
+  }
+  adapted.json = document.dump(1) + "\n";
+  CAIRN_RETURN_IF_ERROR(nn::Model::FromJson(adapted.json, options.model, InputSizesOf(options)).status());
+  return adapted;
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,87 @@
+#include "worker/adapt/unadapted_layers.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/core/status.h"
+#include "nn/layers/id_layer.h"
+#include "worker/export/model_layers.h"
+
+namespace cairn::worker {
+namespace {
+
+using nlohmann::json;
+
+// The field that a class of layers lacks before it is adapted; null for other classes.
+const char* FieldOf(absl::string_view class_name) {
+  if (class_name == "StringLookup" || class_name == "IntegerLookup" || class_name == "TextVectorization") {
+    return "vocabulary";
+  }
+  if (class_name == "Normalization") return "mean";
+  return class_name == "Discretization" ? "bin_boundaries" : nullptr;
+}
+
+std::string TextOf(const json& object, const char* field) {
+  const auto found = object.find(field);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+absl::Status AppendLayers(json& model, std::vector<UnadaptedLayer>& layers) {
+  return ForEachLayer(model, [&](json& layer) -> absl::Status {
+    if (!layer.is_object()) return absl::OkStatus();
+    if (IsModel(layer)) return AppendLayers(layer, layers);
+    const std::string class_name = TextOf(layer, "class_name");
+    const char* const field = FieldOf(class_name);
+    if (field == nullptr) return absl::OkStatus();
+    json& config = layer["config"];
+    if (config.is_null()) config = json::object();
+    if (!config.is_object() || !config.value(field, json()).is_null()) return absl::OkStatus();
+    UnadaptedLayer found{.name = TextOf(config, "name"), .class_name = class_name, .config = &config};
+    if (found.name.empty()) found.name = TextOf(layer, "name");
+    if (found.name.empty()) found.name = absl::StrCat(class_name, " ", layers.size() + 1);
+    if (absl::c_any_of(layers, [&](const auto& other) { return other.Describe() == found.Describe(); }))
+      return absl::InvalidArgumentError(absl::StrCat("has two times a ", found.Describe()));
+    layers.push_back(std::move(found));
+    return absl::OkStatus();
+  });
+}
+
+// The first of `tokens` that has no special meaning.
+json UsualToken(const json& tokens, const json& config) {
+  return *absl::c_find_if(tokens, [&config](const json& token) {
+    return token != config.value("mask_token", json()) && token != config.value("oov_token", json());
+  });
+}
+
+}  // namespace
+
+std::string UnadaptedLayer::Describe() const {
+  return nn::IdLayer::What(name, class_name);
+}
+
+absl::StatusOr<std::vector<UnadaptedLayer>> FindUnadaptedLayers(json& model) {
+  std::vector<UnadaptedLayer> layers;
+  CAIRN_RETURN_IF_ERROR(AppendLayers(model, layers));
+  return layers;
+}
+
+void AddPlaceholders(const std::vector<UnadaptedLayer>& layers) {
+  for (const UnadaptedLayer& layer : layers) {
+    json& config = *layer.config;
+    config["name"] = layer.name;
+    if (layer.class_name == "Normalization") continue;  // its statistics are variables
+    if (layer.class_name == "Discretization") {
+      config["bin_boundaries"] = json::array({0.0});
+    } else {
+      const bool integers = layer.class_name == "IntegerLookup";
+      config["vocabulary"] =
+          json::array({UsualToken(integers ? json{0, 1, 2} : json{"a", "b", "c"}, config)});
+    }
+    if (config.value("output_mode", json()) == "tf_idf") config["idf_weights"] = json::array({1.0});
+  }
+}
+
+}  // namespace cairn::worker

@@ -1,0 +1,28 @@
+// The layers of a model's JSON that lack what Keras' adapt() finds: lookups without a vocabulary, Normalization without
+// mean and variance, Discretization without boundaries. Any thread.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace cairn::worker {
+
+struct UnadaptedLayer {
+  std::string name;                  // unique among those of a class; one of our own if the file has none
+  std::string class_name;            // "StringLookup"
+  nlohmann::json* config = nullptr;  // in the model's JSON, an object
+
+  std::string Describe() const;  // "layer 'words' (TextVectorization)"
+};
+
+// Those of `model` and of the models within it, in the order of the file. They point into `model`. INVALID_ARGUMENT if
+// two of them have one name.
+absl::StatusOr<std::vector<UnadaptedLayer>> FindUnadaptedLayers(nlohmann::json& model);
+
+// Gives the layers a name and values of the right kind, so that the model can be read before it is adapted.
+void AddPlaceholders(const std::vector<UnadaptedLayer>& layers);
+
+}  // namespace cairn::worker
