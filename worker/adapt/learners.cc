@@ -174,7 +174,6 @@ class IntervalsLearner final : public Learner {
   }
   absl::StatusOr<std::string> Finish(json& config) const override {
     const json bins = ValueOf(config, "num_bins"), epsilon = config.value("epsilon", json(0.01));
-    constexpr int64_t kMaxBins = 1'000'000;
     if (!bins.is_number_integer() || bins < 1 || bins > kMaxBins)
       return absl::InvalidArgumentError(
           absl::StrCat("num_bins: expected an integer from 1 to ", kMaxBins, ", got ", bins.dump()));

@@ -1,5 +1,6 @@
 #include "worker/adapt/unadapted_layers.h"
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "absl/algorithm/container.h"
@@ -8,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "common/core/status.h"
 #include "nn/layers/id_layer.h"
+#include "worker/adapt/bin_boundaries.h"
 #include "worker/export/model_layers.h"
 
 namespace cairn::worker {
@@ -56,6 +58,15 @@ json UsualToken(const json& tokens, const json& config) {
   });
 }
 
+// As many as adapt() finds, so that the layers behind have their shapes.
+json UsualBoundaries(const json& num_bins) {
+  json boundaries = json::array({0.0});
+  if (num_bins.is_number_integer() && num_bins <= kMaxBins) {
+    for (int64_t i = 1; i + 1 < num_bins.get<int64_t>(); ++i) boundaries.push_back(static_cast<double>(i));
+  }
+  return boundaries;
+}
+
 }  // namespace
 
 std::string UnadaptedLayer::Describe() const {
@@ -74,7 +85,7 @@ void AddPlaceholders(const std::vector<UnadaptedLayer>& layers) {
     config["name"] = layer.name;
     if (layer.class_name == "Normalization") continue;  // its statistics are variables
     if (layer.class_name == "Discretization") {
-      config["bin_boundaries"] = json::array({0.0});
+      config["bin_boundaries"] = UsualBoundaries(config.value("num_bins", json()));
     } else {
       const bool integers = layer.class_name == "IntegerLookup";
       config["vocabulary"] =

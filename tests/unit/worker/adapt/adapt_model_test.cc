@@ -115,6 +115,16 @@ TEST_F(AdaptModelTest, KeepsTheValuesOfLayersThatHaveThem) {
   EXPECT_THAT(FaultOf(json::parse(adapted->json), "a,label\nb,0\n"), HasSubstr("every layer has"));
 }
 
+TEST_F(AdaptModelTest, LayersBehindADiscretizationMayHaveItsShape) {
+  json model =
+      ModelOf({{"class_name", "Discretization"}, {"config", {{"num_bins", 4}, {"output_mode", "one_hot"}}}},
+              {1}, "float32");
+  model["config"]["layers"].push_back({{"class_name", "Reshape"}, {"config", {{"target_shape", {2, 2}}}}});
+  const auto adapted = Adapt(model, "a,label\n1,0\n2,0\n3,0\n4,0\n");
+  ASSERT_TRUE(adapted.ok()) << adapted.status();
+  EXPECT_THAT(adapted->notes, ElementsAre("layer 'Discretization 1' (Discretization): 3 boundaries"));
+}
+
 TEST_F(AdaptModelTest, RefusesWhatCannotBeLearned) {
   const auto lookup = [](const json& config) {
     return ModelOf({{"class_name", "StringLookup"}, {"config", config}}, {1}, "string");
