@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +9,7 @@
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "data/array/npy.h"
+#include "data/file/output_directory.h"
 
 namespace cairn::data {
 namespace {
@@ -79,11 +78,7 @@ absl::Status WriteSyntheticShapes(const std::string& directory, const SyntheticS
     if (images >= 1 && images <= kMaxImages) continue;
     return absl::InvalidArgumentError(absl::StrCat("cannot write ", images, " images; 1 to ", kMaxImages));
   }
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make the directory ", directory));
-  }
+  CAIRN_RETURN_IF_ERROR(MakeDirectory(directory));
   CAIRN_RETURN_IF_ERROR(WriteSet(directory, "train", options.train_images, options.seed));
   return WriteSet(directory, "test", options.test_images, options.seed);
 }
