@@ -32,7 +32,7 @@ class Decoder {
     absl::Span<const float> parameters;  // in the model's flat order; must not change
     int sequence = 0;                    // the input of the model that is decoded, integers [length]
     // [input of the model] For other inputs than the sequence: kWhole, or kOnes for its mask.
-    absl::Span<const DecodedInput> inputs;
+    absl::Span<const DecodedInput> inputs{};
     int64_t batch = 1;  // sequences that are decoded together
   };
   // `args` and `device` must outlive the decoder. UNIMPLEMENTED if the model or the device cannot decode: see

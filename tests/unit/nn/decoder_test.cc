@@ -27,7 +27,7 @@ class DecoderTest : public testing::TestWithParam<const char*> {
  protected:
   const std::unique_ptr<kernels::Device> device_ =
       GetParam() == std::string("Cpu")
-          ? kernels::CreateCpuDevice(0, 2).value()
+          ? kernels::CreateCpuDevice(0, 1).value()
           : kernels::cuda::CreateDevice({.precision = kernels::Precision::kFloat32}).value();
 
   // The outputs of whole windows: [examples, length, width].
