@@ -48,6 +48,8 @@ NOT_RUN = {
     "KERAS_BACKEND=tensorflow python3 tests/bench/sentiment_keras.py": "needs TensorFlow",
     "cairn train reviews/sentiment.keras": "reads what that program writes",
     "cairn predict out/model.safetensors new.jsonl": "the same",
+    "time cairn predict DIR/gpt2.keras": "reads what tests/bench/generation_keras.py writes with keras_hub",
+    "cairn predict out/model.safetensors source.npy": "language_models_test.py runs such a command",
     "python3 ray_train.py": "Ray is large; python.ray runs the program where it is installed",
     "kubectl ": "needs a Kubernetes cluster; deploy.manifests checks the files",
 }

@@ -6,6 +6,7 @@ import struct
 
 from harness import DONE, REPOSITORY, USAGE, IntegrationTest, main, read_summary
 
+KERAS_HUB = REPOSITORY / "tests/support/data/keras_hub"
 LETTERS = "\n .abcdefghijklmnopqrstuvwxyz"
 
 
@@ -22,6 +23,9 @@ class LanguageModelsTest(IntegrationTest):
 
     def generate(self, *flags):
         return self.run_to_end("cairn", "predict", "run", "--generate=70", *flags)
+
+    def translate(self, *flags):
+        return self.run_to_end("cairn", "predict", KERAS_HUB / "translation.keras", "source.npy", "--generate=6", *flags)
 
     def write_ids(self, name, shape, *ids):
         header = f"{{'descr': '<u2', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
@@ -68,6 +72,19 @@ class LanguageModelsTest(IntegrationTest):
             refused = self.generate(*flags)
             self.assert_exit(USAGE, refused)
             self.assertIn(fault, refused.stderr)
+
+    def test_a_decoder_continues_what_an_encoder_reads(self):
+        self.write_ids("source.npy", "(3, 5)", 3, 8, 4, 5, 7, 6, 1, 0, 0, 0, 2, 2, 5, 0, 0)
+        for beams in (1, 3):
+            recorded = next(entry for entry in json.loads((KERAS_HUB / "generated.json").read_text())
+                            if entry["name"] == "translation" and entry["beams"] == beams)
+            run = self.translate("--start_id=1", f"--beams={beams}")
+            self.assert_exit(DONE, run)
+            self.assertEqual([list(map(int, line.split())) for line in run.stdout.splitlines()], recorded["rows"])
+        self.assertEqual(self.translate("--start_id=1", "--end_id=0").stdout.split(), ["4", "4", "4", "4"])
+        refused = self.translate()
+        self.assert_exit(USAGE, refused)
+        self.assertIn("the model has an encoder: give what it reads, and --start_id", refused.stderr)
 
 
 if __name__ == "__main__":

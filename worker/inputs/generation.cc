@@ -59,7 +59,7 @@ absl::Status CheckGeneration(const GenerationRequest& request, const ScoredModel
     return Refuse("cannot drop ", request.drop, " tokens of a window of ", model.length());
   if (model.inputs.source.has_value() != !request.sources.empty()) {
     return model.inputs.source.has_value()
-               ? Refuse("the model has an encoder, whose input is a source, and none is given")
+               ? Refuse("the model has an encoder: give what it reads, and --start_id")
                : Refuse("the model has no encoder that reads a source");
   }
   for (size_t row = 0; row < request.prompts.size(); ++row) {

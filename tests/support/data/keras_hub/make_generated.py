@@ -1,4 +1,5 @@
-"""Records what keras_hub generates, in generated.json, for tests/unit/worker/export/generation_test.cc.
+"""Records what keras_hub generates, in generated.json, for tests/unit/worker/export/generation_test.cc, and writes
+translation.keras for tests/integration/language_models_test.py.
 
     KERAS_BACKEND=jax python make_generated.py
 
@@ -13,7 +14,7 @@ import numpy as np
 from keras import layers
 from keras_hub import layers as hub
 from keras_hub import models, samplers
-from make import GROUPS, HEADS, SIZES, VOCABULARY, lm, set_values
+from make import GROUPS, HEADS, SIZES, VOCABULARY, compress, lm, set_values
 
 HERE = pathlib.Path(__file__).parent
 LENGTH, SOURCE, START = 7, 5, 1
@@ -59,7 +60,9 @@ def record(name, model, factor, sources, prompt, sampler):
         sampler.run_loop = run_loop
         rows.append(np.asarray(sampler(next_of(source), tokens, index=len(prompt), mask=mask))[0, len(prompt):].tolist())
     assert margin > 0.01, margin
-    print(name, rows)
+    if name == "translation":
+        model.save(HERE / "translation.keras")
+        compress(HERE / "translation.keras")
     document = json.loads(model.to_json())
     document.pop("compile_config", None)
     return {"name": name, "model": document, "factor": factor, "sources": sources, "prompt": prompt, "rows": rows}

@@ -169,7 +169,7 @@ TEST(Generate, ADecoderEndsBeforeTheEndTokenAndWithItsWindow) {
   EXPECT_EQ(Rows(request, recorded)[0].size(), 7u) << "a token after each of 7 positions";
 
   request.prompts = {{1}};
-  EXPECT_THAT(RefusalOf(request), HasSubstr("the model has an encoder, whose input is a source"));
+  EXPECT_THAT(RefusalOf(request), HasSubstr("the model has an encoder: give what it reads"));
   request.sources = {{9}};
   EXPECT_THAT(RefusalOf(request),
               HasSubstr("token 0 of the source is 9, and the table of the model has ids"));
