@@ -39,10 +39,10 @@ class Decoder {
   // ValuesOfSteps().
   static absl::StatusOr<std::unique_ptr<Decoder>> Create(const Args& args, kernels::Device& device);
 
-  // Begins other sequences. `inputs` [input of the model] [batch, shape] are read where they are kWhole, and must stay
-  // valid while these sequences are decoded.
+  // Begins other sequences. `inputs` [input of the model] [batch, shape] are read where they are kWhole, and must
+  // stay valid while these sequences are decoded.
   absl::Status Begin(absl::Span<const TensorView> inputs);
-  // Appends `ids` [batch, count], of the type of the input. INVALID_ARGUMENT if there are more than length() steps then.
+  // Appends `ids` [batch, count], of the type of the input. INVALID_ARGUMENT beyond length() steps.
   // Returns the outputs of the last step, [batch, width], valid until the next call. After an error, sequences must
   // begin again.
   absl::StatusOr<absl::Span<const float>> Append(const TensorView& ids);

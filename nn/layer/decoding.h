@@ -14,14 +14,14 @@
 
 namespace cairn::nn {
 
-// What an input of a layer is while a sequence is decoded.
+// The kind of a layer's input while a sequence is decoded.
 enum class DecodedInput {
   kSteps,  // steps of the sequence
   kWhole,  // the same for all steps, such as the output of an encoder
   kOnes,   // a mask of steps of the sequence, of which none is masked. It has no memory: its address is null.
 };
 
-// What a layer does with the steps of its input.
+// The use that a layer makes of the steps of its input.
 enum class StepUse {
   kMixes,  // an output depends on steps in a way that is not decoded
   kEach,   // computes each step alone and in the same way. MakeOp() makes an op for any number of steps.
@@ -34,7 +34,7 @@ inline StepUse UseOfSteps(bool each) {
   return each ? StepUse::kEach : StepUse::kMixes;
 }
 
-// What the ops of one call of a layer keep, for all numbers of steps. Used by the device's thread.
+// The memory that the ops of one call of a layer share, for all numbers of steps. Used by the device's thread.
 class DecodingCache {
  public:
   // `device` must outlive the cache.
@@ -57,7 +57,7 @@ class DecodingCache {
   std::vector<Kept> kept_;
 };
 
-// Of an op that computes some steps of a sequence.
+// The state of an op that computes some steps of a sequence.
 struct Decoding {
   int64_t length = 0;                       // steps of a whole sequence
   const int64_t* first = nullptr;           // the position of the first step of the next Forward()

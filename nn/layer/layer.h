@@ -151,7 +151,7 @@ class Layer {
   virtual std::optional<double> masked_value() const { return std::nullopt; }
   // Whether the output is a mask. It has no gradient, and no summary shows the layer.
   virtual bool is_mask() const { return false; }
-  // What the layer does with the steps of its own inputs, of which at least one is kSteps.
+  // The use that the layer makes of the steps of its own inputs, of which at least one is kSteps.
   virtual StepUse step_use(absl::Span<const Shape> /*inputs*/,
                            absl::Span<const DecodedInput> /*kinds*/) const {
     return StepUse::kMixes;

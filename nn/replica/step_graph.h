@@ -65,7 +65,7 @@ struct StepExamples {
   int64_t batch = 0, mean_over = 0;
 };
 
-// Of a graph that computes some steps of a sequence (nn/decoding).
+// The steps of a sequence that a graph computes (nn/decoding).
 struct DecodedSteps {
   int64_t count = 0;               // steps of a run
   int64_t length = 0;              // steps of a whole sequence

@@ -87,7 +87,7 @@ class Window {
         drop_(static_cast<size_t>(drop)),
         begin_(prompt - std::min(prompt, length_)) {}
 
-  // Of tokens that have only been added to since the last call.
+  // The window of `tokens`, which begin with the tokens of the last call.
   absl::Span<const int64_t> Of(absl::Span<const int64_t> tokens) {
     while (tokens.size() - begin_ > length_) begin_ += drop_;
     return tokens.subspan(begin_);

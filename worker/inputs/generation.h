@@ -50,10 +50,10 @@ struct GenerationRequest {
 };
 
 // Calls `on_token` for each token that is added, as soon as it is drawn; `row` is the index of the prompt. Scores are
-// computed on the CPU, from the last tokens that fit the model's window. A model with an encoder ends when its window is
-// full. Only ids below `vocabulary` that have a row in the model's table are drawn. INVALID_ARGUMENT if the model has
-// another form, if it is not causal (checked with the first prompt, if that is shorter than the window), or if a token
-// of a prompt or source is no such id.
+// computed on the CPU, from the last tokens that fit the model's window. The text of a model with an encoder ends when
+// the window is full. Only ids below `vocabulary` that have a row in the model's table are drawn. INVALID_ARGUMENT if
+// the model has another form, if it is not causal (checked with the first prompt, if that is shorter than the window),
+// or if a token of a prompt or source is no such id.
 absl::Status Generate(const GenerationRequest& request,
                       absl::FunctionRef<void(size_t row, int64_t token)> on_token);
 

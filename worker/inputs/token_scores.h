@@ -14,7 +14,7 @@
 
 namespace cairn::worker {
 
-// What the inputs of such a model are: indices in Model::inputs().
+// The inputs of such a model: indices in Model::inputs().
 struct TokenInputs {
   size_t tokens = 0;
   std::optional<size_t> mask{};    // 1 for each token, 0 for what fills up the window
@@ -52,9 +52,9 @@ class TokenScores {
   virtual absl::Status Reorder(absl::Span<const int64_t> from) = 0;
 };
 
-// Computes each position once, while sequences only get longer, and otherwise all positions again: by nn::Decoder if it can decode the model, or else whole windows. `model` must outlive the result.
-// INVALID_ARGUMENT if whole windows are necessary and the model is not causal: what fills up a window changes the
-// scores after `tokens`.
+// Computes each position once while sequences only get longer, and otherwise all positions again: by nn::Decoder if it
+// can decode the model, or else as whole windows. `model` must outlive the result. INVALID_ARGUMENT if whole windows
+// are necessary and the model is not causal: what fills up a window changes the scores after `tokens`.
 absl::StatusOr<std::unique_ptr<TokenScores>> MakeTokenScores(const ScoredModel& model,
                                                              absl::Span<const int64_t> source,
                                                              absl::Span<const int64_t> tokens);

@@ -25,8 +25,7 @@ struct AttentionCall {
   std::optional<size_t> Find(absl::string_view argument) const;
   // The input of the key, which is the value unless it is given.
   size_t key() const { return Find("key").value_or(1); }
-  // Whether these inputs, [input] without masks that follow the layer's own inputs, can be decoded: no step of the query
-  // depends on a later step.
+  // Whether the layer can be decoded with its own inputs of these kinds: no step of the query depends on a later step.
   bool IsDecoded(absl::Span<const DecodedInput> kinds) const;
 
   // Reads the field that NormalizeAttentionCalls() adds. Without it, the inputs are a query, a value and, if

@@ -25,7 +25,7 @@ class CachedAttentionOp final : public LayerOp {
   absl::Status Backward(const BackwardArgs&) override { return NoGradientOfDecoding(); }
 
  private:
-  // Of keys or values.
+  // The projection of keys or values.
   struct Projection {
     size_t input = 0, variable = 0;
     std::unique_ptr<kernels::LinearOp> op{};

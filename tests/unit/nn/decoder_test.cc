@@ -113,7 +113,7 @@ TEST_P(DecoderTest, LogitsOfEachStepAreThoseOfKerasHub) {
         *device_);
     ASSERT_TRUE(decoder.ok()) << decoder.status();
 
-    // Of the last example, keras_hub's mask hides no step.
+    // keras_hub's mask hides no step of the last example.
     const auto outputs = recorded["outputs"].get<std::vector<float>>();
     const size_t width = outputs.size() / kBatch / kLength;
     ASSERT_TRUE((*decoder)->Begin(std::vector<TensorView>(2)).ok());

@@ -46,7 +46,7 @@ TEST(BeamSearch, ABeamThatHasEndedKeepsItsProbability) {
   EXPECT_TRUE(beams[1].ended);
 }
 
-TEST(BeamSearch, OfEqualTextsTheFirstIsKept) {
+TEST(BeamSearch, TheFirstOfEqualTextsIsKept) {
   std::vector<Beam> beams = BeamsOf({}, 2);
   ExtendBeams({Logs({0.3, 0.3, 0.3}), Logs({0.3, 0.3, 0.3})}, std::nullopt, beams);
   EXPECT_THAT(beams[0].tokens, ElementsAre(0));

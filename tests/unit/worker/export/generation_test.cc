@@ -122,7 +122,7 @@ std::vector<float> ParametersOf(const nlohmann::json& recorded, const nn::Model&
   return parameters;
 }
 
-// What the model generates from each of the sources, or one row without sources.
+// The rows that the model generates: one for each source, or one without sources.
 std::vector<std::vector<int64_t>> Rows(GenerationRequest request, const nlohmann::json& recorded) {
   for (const nlohmann::json& source : recorded["sources"]) {
     request.prompts.push_back(recorded["prompt"]);
