@@ -74,8 +74,8 @@ INSTANTIATE_TEST_SUITE_P(
                {"layer 0, line 1: class_name: required"}},
         Broken{"UnknownLayer",
                SequentialOf(R"({"class_name": "ConvLSTM2D", "config": {"name": "memory", "filters": 4}})"),
-               {"layer 'memory' (ConvLSTM2D), line 1: unknown layer; supported: InputLayer, Activation, Add, "
-                "AlphaDropout, Attention, Average, AveragePooling1D"}},
+               {"layer 'memory' (ConvLSTM2D), line 1: unknown layer; supported: InputLayer, Activation, "
+                "ActivityRegularization, Add, AdditiveAttention, AlphaDropout, Attention, Average"}},
         Broken{
             "DuplicateNames",
             SequentialOf(R"({"class_name": "Dense", "config": {"name": "a", "units": 1, "input_shape": [2]}},
