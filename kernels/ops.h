@@ -533,7 +533,7 @@ enum class LossKind {
   // "Focal Loss for Dense Object Detection", 2017, section 3).
   kCategoricalFocalCrossentropy,
   kBinaryFocalCrossentropy,
-  // Of boxes: a row of 4 outputs is a box, and so is its target. See box_loss.h.
+  // Losses of boxes: a row of 4 outputs is a box, and so is its target. See box_loss.h.
   kIou,
   kGiou,
   kCiou,

@@ -16,8 +16,8 @@
 
 namespace cairn::nn {
 
-// A loss of Keras or of keras_cv, or InBatchSoftmax for retrieval, reduced to the mean over the batch's examples. Options that `kind`
-// lacks keep their defaults.
+// A loss of Keras or of keras_cv, or InBatchSoftmax for retrieval, reduced to the mean over the batch's examples.
+// Options that `kind` lacks keep their defaults.
 struct LossSpec {
   kernels::LossKind kind = kernels::LossKind::kSparseCategoricalCrossentropy;
   bool from_logits = false;    // false: outputs are probabilities, clipped to [1e-7, 1 - 1e-7]
@@ -26,11 +26,11 @@ struct LossSpec {
   double temperature = 1;      // above 0
   bool sampling_probability = false;
   std::optional<int64_t> ignore_class{};  // rows with this label are left out
-  // Of focal losses.
+  // Options of focal losses.
   double gamma = 2, alpha = 0.25;
   std::vector<float> class_alphas{};  // one for each class, in the place of `alpha`; may be empty
   bool balanced = false;
-  // Of boxes.
+  // Options of losses of boxes.
   kernels::BoxFormat box_format = kernels::BoxFormat::kXyxy;
   kernels::IouMode iou_mode = kernels::IouMode::kLinear;
 };

@@ -13,7 +13,7 @@ namespace {
 // The mean over the classes that occur, of those that count.
 class IntersectionOverUnion final : public Metric {
  public:
-  // What an output and its target say: a score of each class, or the score of class 1.
+  // The meaning of an output and its target: a score of each class, or the score of class 1.
   enum class Rows { kClasses, kBinary };
   IntersectionOverUnion(const MetricParams& params, Rows rows)
       : params_(params),

@@ -1,4 +1,4 @@
-// What layers add to the loss: activity regularizers, and the divergence of samples.
+// Penalties that layers add to the loss: activity regularizers, and the divergence of samples.
 #include <cmath>
 #include <string>
 #include <vector>
