@@ -239,9 +239,9 @@ CAIRN_HOST_DEVICE inline float ProbabilityLossGradient(float output, float sum, 
 }
 
 // The categorical focal cross entropy, of probabilities p that are divided by their sum, then clipped. The term of a
-// class is Value(clip(p)), to be multiplied by Share(). The gradient with respect to the output k is (s_k - sum_j s_j p_j)
-// times 1 / sum for outputs that are probabilities and p_k for logits, where s is Share() times Slope(), and 0 where p
-// is clipped.
+// class is Value(clip(p)), to be multiplied by Share(). The gradient with respect to the output k is
+// (s_k - sum_j s_j p_j) times 1 / sum for outputs that are probabilities and p_k for logits, where s is Share() times
+// Slope(), and 0 where p is clipped.
 struct CategoricalFocal {
   LabelSmoothing smooth;
   float gamma = 0, alpha = 0;

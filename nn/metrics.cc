@@ -53,7 +53,7 @@ constexpr MetricOption kMaskToken = {
 constexpr MetricOption kNotMultiLabel = {"multi_label", 0, 0, true, KeepDefault};
 constexpr MetricOption kNotFromSortedIds = {"from_sorted_ids", 0, 0, true, KeepDefault};
 
-// Options of intersections over unions: labels are class indices or, of the one-hot metrics, shares; outputs are scores.
+// Options of intersections over unions. Labels are class indices or, of one-hot metrics, shares; outputs are scores.
 constexpr MetricOption kNumClasses = {
     "num_classes", 1, 1 << 24, true,
     [](MetricParams& params, double value) { params.num_classes = static_cast<int64_t>(value); }};

@@ -95,8 +95,8 @@ class LayerOp {
   virtual bool ignores_inputs() const { return false; }
   virtual absl::Status Forward(const ForwardArgs& args) = 0;
   virtual absl::Status Backward(const BackwardArgs& args) = 0;
-  // The penalty that the op adds to the loss: the mean over LayerOpParams::mean_over examples. In host memory, valid after the
-  // device's next Synchronize(). Backward() adds its gradient.
+  // The penalty that the op adds to the loss: the mean over LayerOpParams::mean_over examples. In host memory,
+  // valid after the device's next Synchronize(). Backward() adds its gradient.
   virtual double penalty() const { return 0; }
 };
 
