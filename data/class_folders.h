@@ -1,7 +1,7 @@
 // Sets of files in folders, one for each class, as Keras' ..._dataset_from_directory() reads them. The classes are the
 // folders' names in sorted order; a class has the files in its folder and in the folders below it. If there is a folder
-// "train", the training set is in it, and the validation set in the first of validation, valid, val and test that exists.
-// Otherwise all folders are the training set.
+// "train", the training set is in it, and the validation set in the first of validation, valid, val and test that
+// exists. Otherwise all folders are the training set.
 //
 // Any thread; blocks on the disk.
 #pragma once

@@ -141,7 +141,8 @@ bool IsKnown(const TagCounts& counts, uint32_t word) {
   return std::any_of(counts[word].begin(), counts[word].end(), [](int64_t count) { return count > 0; });
 }
 
-// Of the tags that are most probable in the grammar, and of those that each word has most often in `counts`.
+// The accuracies of the tags that are most probable in the grammar, and of those that each word has most often in
+// `counts`.
 EntityAccuracies AccuraciesOf(const std::vector<Sentence>& sentences, const TagCounts& counts) {
   int64_t improbable = 0, by_word = 0, all = 0;
   for (const Sentence& sentence : sentences) {

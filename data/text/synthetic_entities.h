@@ -1,7 +1,7 @@
 // Synthetic sentences for models that find named entities, whose tags follow from the context of the words.
 //
-// A sentence consists of invented words. Some words are names, and whether a name is that of a person, that of a place or
-// no name at all depends on the words around it, of which up to two may stand between:
+// A sentence consists of invented words. Some words are names, and whether a name is that of a person, that of a place
+// or no name at all depends on the words around it, of which up to two may stand between:
 //
 //   | a person | one or two names behind a title, or before a verb of speech             |
 //   | a place  | one to three names behind a preposition, or before a word for a place   |

@@ -17,7 +17,7 @@ struct SyntheticReviewsOptions {
   uint64_t seed = 0;
 };
 
-// Writes train.jsonl and test.jsonl into `directory`, which is created if missing: {"label": 1, "text": "Na jodikolu."}.
+// Writes train.jsonl and test.jsonl into `directory`, which is created if missing: {"label": 1, "text": "Na jodi."}.
 // Returns the accuracy on the test set of the label that the hidden weights make more probable, which no model exceeds
 // except by chance. INVALID_ARGUMENT for rows outside [1, 1e8] or words outside [16, 20000]; otherwise the system's
 // error.

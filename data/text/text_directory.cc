@@ -1,5 +1,5 @@
-// Folders of text files (.txt), one for each class (class_folders.h), for a model whose only input is a string. A file is
-// an example: the layer that reads the input makes ids of the whole of it, when the set is loaded.
+// Folders of text files (.txt), one for each class (class_folders.h), for a model whose only input is a string. A file
+// is an example: the layer that reads the input makes ids of the whole of it, when the set is loaded.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>

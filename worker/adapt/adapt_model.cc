@@ -28,7 +28,7 @@ namespace {
 
 using nlohmann::json;
 
-// What a layer learns, and from which inputs of the model.
+// A layer with the inputs of the model from which it learns.
 struct Lesson {
   std::unique_ptr<Learner> learner;
   std::vector<size_t> inputs;

@@ -1,4 +1,5 @@
-// What the layers of a model learn from the values of a training set. Made by AdaptModel(); one thread.
+// Learners find the vocabulary, the moments or the boundaries of a layer in the values of a training set. Made by
+// AdaptModel(); one thread.
 #pragma once
 
 #include <cstddef>

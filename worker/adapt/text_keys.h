@@ -1,5 +1,5 @@
-// Numbers texts in the order in which they come, so that a reader of data, which makes numbers of the texts of an input,
-// keeps them all.
+// Numbers texts in the order in which they come, so that a reader of data, which makes numbers of the texts of an
+// input, keeps them all.
 #pragma once
 
 #include <cstdint>

@@ -48,7 +48,7 @@ class TokenCounts {
     return sorted;
   }
 
-  // The inverse document frequency of a token, in float32, as Keras': log(1 + documents / (1 + documents that have it)).
+  // The inverse document frequency of a token, as Keras': log(1 + documents / (1 + documents that have it)).
   float InverseDocumentFrequency(const Count& count) const {
     return static_cast<float>(
         std::log(1 + static_cast<double>(documents_) / (1 + static_cast<double>(count.documents))));

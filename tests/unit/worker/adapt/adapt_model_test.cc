@@ -1,4 +1,4 @@
-// What AdaptModel() finds, against Keras' adapt() (keras_adapt/cases.json), and refusals.
+// The results of AdaptModel(), against those of Keras' adapt() (keras_adapt/cases.json), and refusals.
 #include "worker/adapt/adapt_model.h"
 
 #include <gmock/gmock.h>
