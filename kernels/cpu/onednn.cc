@@ -41,8 +41,8 @@ auto Guarded(const char* what, Make make) -> absl::StatusOr<decltype(make())> {
 }
 
 // Makes a descriptor from each candidate in turn until one has a fast implementation: see onednn.h.
-template <typename Candidates, typename Make>
-auto FirstFast(const char* what, const Candidates& candidates, Make make)
+template <typename Formats, typename Make>
+auto FirstFast(const char* what, const Formats& candidates, Make make)
     -> absl::StatusOr<decltype(make(*candidates.begin()))> {
   absl::StatusOr<decltype(make(*candidates.begin()))> best = absl::InternalError("no candidates");
   for (const auto& candidate : candidates) {

@@ -4,9 +4,9 @@
     tests/bench/sequence_ratio.py lstm|gpt --torch_python VENV/bin/python [--bin build/release/bin] [--pairs 3]
                                            [--threads 1,2]
 
-lstm: a classifier of two layers of 256 units over 100 steps of 128 channels, batches of 32. gpt: 6 blocks of 6 heads and
-384 channels, 65 tokens, 10.7 million parameters, 8 windows of 256 tokens. PyTorch runs eagerly and compiled, and the
-faster one counts. The programs run in turn, and the figure to quote is the median of the ratios, by processor time:
+lstm: a classifier of two layers of 256 units over 100 steps of 128 channels, batches of 32. gpt: 6 blocks of 6 heads
+and 384 channels, 65 tokens, 10.7 million parameters, 8 windows of 256 tokens. PyTorch runs eagerly and compiled, and
+the faster one counts. The programs run in turn, and the figure to quote is the median of the ratios, by processor time:
 other work on the machine does not count.
 """
 

@@ -1,5 +1,5 @@
-// Dense layers by oneDNN's inner product. The kernel stays in the caller's format if oneDNN has fast code for it, so that a large kernel is never copied (reordering it in every step costs a third of the
-// speed).
+// Dense layers by oneDNN's inner product. The kernel stays in the caller's format if oneDNN has fast code for it, so
+// that a large kernel is never copied (reordering it in every step costs a third of the speed).
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/cpu/linear/linear_part.h"
