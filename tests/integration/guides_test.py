@@ -47,7 +47,6 @@ NOT_RUN = {
     "docker-compose ": "needs a container engine, as compose_test.py does",
     "CAIRN_DATA=": "needs a container engine, as compose_test.py does",
     "time cairn predict DIR/gpt2.keras": "reads what tests/bench/generation_keras.py writes with keras_hub",
-    "cairn predict out/model.safetensors source.npy": "language_models_test.py runs such a command",
     "python3 ray_train.py": "Ray is large; python.ray runs the program where it is installed",
     "kubectl ": "needs a Kubernetes cluster; deploy.manifests checks the files",
 }
