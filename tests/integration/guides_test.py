@@ -57,6 +57,7 @@ SHORTER = {
     "cairn train sentiment.json": "--limit_examples 640",
     "cairn train deploy/examples/entities.json": "--limit_examples 320",
     "cairn train deploy/examples/translation.json": "--limit_examples 320",
+    "cairn train deploy/examples/unet.json": "--limit_examples 64",
 }
 
 # A page's hosts, with the port that stands for each on this machine.
