@@ -31,6 +31,7 @@ class LabelledDataset final : public Dataset {
   std::string inputs_name() const override { return inputs_name_; }
   absl::Span<const float> Target(int64_t index) const override;
   std::string TargetName(int64_t index) const override;
+  bool inputs_are_targets() const override { return inputs_are_targets_; }
   bool weighted() const override { return !weights_.empty(); }
   Augmentation augmentation() const override { return augmentation_; }
   void Prefetch(absl::Span<const uint32_t> examples, Fetch fetch) const override;

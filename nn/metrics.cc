@@ -58,7 +58,7 @@ constexpr MetricOption kNumClasses = {
     "num_classes", 1, 1 << 24, true,
     [](MetricParams& params, double value) { params.num_classes = static_cast<int64_t>(value); }};
 constexpr MetricOption kIgnoredClass = {
-    "ignore_class", 0, 1 << 24, true,
+    "ignore_class", -1, 1 << 24, true,
     [](MetricParams& params, double value) { params.ignored_class = static_cast<int64_t>(value); }};
 constexpr MetricOption kLastAxis = {"axis", -1, -1, true, KeepDefault};
 constexpr MetricOption kSparseLabels = {"sparse_y_true", 1, 1, true, KeepDefault};
@@ -256,7 +256,12 @@ std::string ListSizeFault(const MetricParams& params) {
 
 // Sets the classes whose mean is the result, of a metric for which they are an option.
 absl::Status SetTargetClasses(const KerasObject& metric, const MetricRow& row, MetricParams& params) {
+  constexpr int64_t kMaxCounted = 8192;  // the intersections of so many classes take 512 MiB
   const int64_t classes = row.make == MakeBinaryIou ? 2 : params.width;
+  if (row.make == MakeIou && classes > kMaxCounted) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the outputs have ", classes, " classes, more than ", kMaxCounted));
+  }
   if (params.num_classes != 0 && params.num_classes != classes) {
     return absl::InvalidArgumentError(
         absl::StrCat("num_classes ", params.num_classes, ": the outputs have ", classes, " classes"));

@@ -46,7 +46,8 @@ class EmbeddingReplacer {
     for (const std::string& layer : replaced) CAIRN_RETURN_IF_ERROR(CheckIsEmbedding(from_, layer));
     for (size_t i = 0; i < from_.nodes().size(); ++i) {
       const Node& node = from_.nodes()[i];
-      if (replaced.count(node.layer->name()) == 0) continue;
+      // The penalty of an activity_regularizer is a node with the name of the layer.
+      if (node.variables.empty() || replaced.count(node.layer->name()) == 0) continue;
       if (const absl::Status status = AddLookup(i); !status.ok()) {
         return Annotate(status,
                         absl::StrCat("layer '", node.layer->name(), "' (", node.layer->class_name(), ")"));

@@ -36,7 +36,10 @@ class ModelCommand final : public Command {
   }
 
   int Run(const CLI::App&) override {
-    if (adapt_->parsed()) return Adapt();
+    if (adapt_->parsed()) {
+      if (path_.empty() && input_shapes_.empty()) return Adapt();
+      return static_cast<int>(UsageError(kModelProgram, "the arguments of adapt come after it"));
+    }
     if (path_.empty()) return static_cast<int>(UsageError(kModelProgram, "MODEL is required"));
     const auto model = worker::ReadModelFile(path_, {.given = input_shapes_});
     if (!model.ok()) return static_cast<int>(UsageError(kModelProgram, model.status().message()));

@@ -24,7 +24,10 @@ const google::protobuf::MethodDescriptor& MethodOf(const google::protobuf::Descr
 
 StopCheck Latched(StopCheck check) {
   if (!check) return nullptr;
-  return [check = std::move(check), stopped = false]() mutable { return stopped = stopped || check(); };
+  // Copies share the state.
+  return [check = std::move(check), stopped = std::make_shared<bool>(false)] {
+    return *stopped = *stopped || check();
+  };
 }
 
 absl::Status ServerStub::Call(const google::protobuf::Message& request, google::protobuf::Message* response,

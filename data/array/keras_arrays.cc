@@ -131,7 +131,11 @@ absl::StatusOr<Split> LoadSplit(const NamedArrays& arrays, const DataOptions& op
   CAIRN_RETURN_IF_ERROR(LoadInputs(arrays, options, names, split));
   split.targets_name = arrays.FullName(names.targets.front());
   split.weights_name = arrays.FullName(names.weights);
-  CAIRN_ASSIGN_OR_RETURN(split.targets, LoadTargets(arrays, options, names));
+  if (options.autoencoder && !arrays.Has(names.targets.front())) {
+    split.targets.values.resize(static_cast<size_t>(split.inputs->size()));  // the inputs take their place
+  } else {
+    CAIRN_ASSIGN_OR_RETURN(split.targets, LoadTargets(arrays, options, names));
+  }
   if (arrays.Has(names.weights)) {
     CAIRN_ASSIGN_OR_RETURN(const Array weights, arrays.Read(names.weights));
     CAIRN_ASSIGN_OR_RETURN(split.weights, ReadWeights(weights, split.weights_name));

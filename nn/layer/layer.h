@@ -86,7 +86,7 @@ class LayerOp {
   // True if the output is the input's memory under another shape. Then Forward() and Backward() are never
   // called.
   virtual bool is_view() const { return false; }
-  // What Backward() reads. Memory of values that no backward pass reads is used again during the forward pass.
+  // The values that Backward() reads. Memory of others is used again during the forward pass.
   virtual BackwardReads backward_reads() const { return {}; }
   // True if Forward() may write over its only input.
   virtual bool forwards_in_place() const { return false; }

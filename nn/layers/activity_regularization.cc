@@ -31,6 +31,7 @@ class ActivityRegularizationOp final : public LayerOp {
   }
 
   const kernels::TensorDesc& output() const override { return output_; }
+  BackwardReads backward_reads() const override { return {.inputs = false}; }
   absl::Status Forward(const ForwardArgs& args) override {
     CAIRN_RETURN_IF_ERROR(copy_->ToPlain(args.inputs[0], args.output));
     return regularizer_->Run(args.output, nullptr, &penalty_);
@@ -59,6 +60,9 @@ class ActivityRegularizationLayer final : public Layer {
   bool accepts_blocked(absl::Span<const Shape>) const override { return true; }
   bool adds_penalty() const override { return true; }
   MaskUse mask_use() const override { return MaskUse::kPasses; }
+  StepUse step_use(absl::Span<const Shape>, absl::Span<const DecodedInput>) const override {
+    return StepUse::kEach;
+  }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {

@@ -33,8 +33,9 @@ class IntersectionOverUnion final : public Metric {
     const auto threshold = static_cast<float>(params_.threshold);
     const bool shares = rows_ == Rows::kClasses && targets.size() == outputs.size();
     for (size_t row = 0; row < rows; ++row) {
-      const size_t label = shares ? IndexOfLargest(targets.subspan(row * width, width))
-                                  : static_cast<size_t>(std::max(targets[row], 0.0f));
+      if (!shares && !(targets[row] >= 0)) continue;  // as in Keras
+      const size_t label =
+          shares ? IndexOfLargest(targets.subspan(row * width, width)) : static_cast<size_t>(targets[row]);
       const size_t predicted = rows_ == Rows::kBinary ? (outputs[row] >= threshold ? 1 : 0)
                                                       : IndexOfLargest(outputs.subspan(row * width, width));
       if (label >= classes_ || static_cast<int64_t>(label) == params_.ignored_class) continue;

@@ -79,7 +79,7 @@ class Assigner {
     } else {
       buffer_of(step.output) = Acquire(floats);
     }
-    if (EndsAt(step.output, index)) ending.push_back(buffer_of(step.output));  // nobody uses it
+    if (EndsAt(step.output, index)) ending.push_back(buffer_of(step.output));  // no step uses it
     free_.insert(free_.end(), ending.begin(), ending.end());
   }
 
@@ -118,16 +118,22 @@ class Assigner {
 absl::Status AllocateOutputs(StepGraph& graph, kernels::Device& device) {
   const Assigner assigned(graph);
   graph.buffers.resize(assigned.sizes().size());
+  const auto buffer_of = [&](const StepGraph::Step& step) {
+    return assigned.buffer_of()[static_cast<size_t>(step.output)];
+  };
+  // The step with the largest output in a buffer is the one to name if there is no memory.
   for (const StepGraph::Step& step : graph.steps) {
-    const int index = assigned.buffer_of()[static_cast<size_t>(step.output)];
-    if (index < 0) continue;
-    std::unique_ptr<kernels::DeviceMemory>& buffer = graph.buffers[static_cast<size_t>(index)];
-    if (buffer == nullptr) {
-      CAIRN_ASSIGN_OR_RETURN(buffer, device.Allocate(assigned.sizes()[static_cast<size_t>(index)],
-                                                     absl::StrCat(step.what, ": output")));
-    }
+    if (buffer_of(step) < 0) continue;
+    const auto index = static_cast<size_t>(buffer_of(step));
+    const int64_t floats = graph.output_of(step).desc.num_floats();
+    if (graph.buffers[index] != nullptr || floats < assigned.sizes()[index]) continue;
+    CAIRN_ASSIGN_OR_RETURN(graph.buffers[index],
+                           device.Allocate(floats, absl::StrCat(step.what, ": output")));
+  }
+  for (const StepGraph::Step& step : graph.steps) {
+    if (buffer_of(step) < 0) continue;
     StepGraph::Value& output = graph.values[static_cast<size_t>(step.output)];
-    output.memory = buffer->data();
+    output.memory = graph.buffers[static_cast<size_t>(buffer_of(step))]->data();
     output.data = output.memory;
   }
   return absl::OkStatus();

@@ -443,7 +443,7 @@ class DeviceReplica final : public Replica {
   std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
   // The forward pass whose activations are in the plan for its batch size.
   std::optional<Forwarded> ahead_;
-  // Of the last ForwardBackward().
+  // The last ForwardBackward().
   Prepared* last_ = nullptr;
   uint64_t last_seed_ = 0;
   int64_t last_first_example_ = 0;

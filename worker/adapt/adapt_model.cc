@@ -72,6 +72,12 @@ absl::StatusOr<std::vector<Lesson>> MakeLessons(const std::vector<UnadaptedLayer
           layer.Describe(), ": reads no input of the model, so its values are not in a training set"));
     }
     const Shape& shape = model.inputs()[inputs[0]].shape;
+    for (const size_t input : inputs) {
+      const Shape& other = model.inputs()[input].shape;
+      if (layer.class_name != "Normalization" || other == shape) continue;
+      return absl::InvalidArgumentError(absl::StrCat(layer.Describe(), ": reads inputs of the shapes ",
+                                                     shape.ToString(), " and ", other.ToString()));
+    }
     lessons.push_back({MakeLearner(layer, shape), std::move(inputs)});
   }
   return lessons;

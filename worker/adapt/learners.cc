@@ -19,6 +19,7 @@
 #include "worker/adapt/moments.h"
 #include "worker/adapt/text_keys.h"
 #include "worker/adapt/token_counts.h"
+#include "worker/adapt/unadapted_layers.h"
 
 namespace cairn::worker {
 namespace {
@@ -63,7 +64,7 @@ class VocabularyLearner : public Learner {
       weights.push_back(counts_.InverseDocumentFrequency(token));
     }
     config["vocabulary"] = std::move(vocabulary);
-    if (ValueOf(config, "output_mode") == "tf_idf") config["idf_weights"] = std::move(weights);
+    if (WeighsTokens(config)) config["idf_weights"] = std::move(weights);
     return absl::StrCat(tokens.size(), tokens.size() == 1 ? " token" : " tokens");
   }
 
@@ -137,7 +138,9 @@ class MomentsLearner final : public Learner {
  public:
   MomentsLearner(const Shape& input, const std::vector<int64_t>& axes) : moments_(input, axes) {}
 
-  void TakeValues(size_t /*input*/, data::DataOptions& /*options*/) override {}
+  void TakeValues(size_t input, data::DataOptions& options) override {
+    options.input_types[input] = DType::kFloat32;
+  }
   void Add(const TensorView& values) override { moments_.Add(values.floats()); }
   absl::StatusOr<std::string> Finish(json& config) const override {
     const std::vector<double>& means = moments_.means();

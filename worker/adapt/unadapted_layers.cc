@@ -5,6 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/core/status.h"
@@ -31,10 +32,18 @@ std::string TextOf(const json& object, const char* field) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// INVALID_ARGUMENT if a model within the model has such a layer: its inputs are not those of the data.
+absl::Status RefuseWithin(json& inner) {
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<UnadaptedLayer> layers, FindUnadaptedLayers(inner));
+  if (layers.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(layers[0].Describe(), ": is in a model within the model; call its adapt() in Keras"));
+}
+
 absl::Status AppendLayers(json& model, std::vector<UnadaptedLayer>& layers) {
   return ForEachLayer(model, [&](json& layer) -> absl::Status {
     if (!layer.is_object()) return absl::OkStatus();
-    if (IsModel(layer)) return AppendLayers(layer, layers);
+    if (IsModel(layer)) return RefuseWithin(layer);
     const std::string class_name = TextOf(layer, "class_name");
     const char* const field = FieldOf(class_name);
     if (field == nullptr) return absl::OkStatus();
@@ -69,6 +78,13 @@ json UsualBoundaries(const json& num_bins) {
 
 }  // namespace
 
+bool WeighsTokens(const json& config) {
+  const json mode = config.value("output_mode", json());
+  if (!mode.is_string()) return false;
+  const std::string name = absl::AsciiStrToLower(mode.get_ref<const std::string&>());
+  return name == "tf_idf" || name == "tf-idf";
+}
+
 std::string UnadaptedLayer::Describe() const {
   return nn::IdLayer::What(name, class_name);
 }
@@ -91,7 +107,7 @@ void AddPlaceholders(const std::vector<UnadaptedLayer>& layers) {
       config["vocabulary"] =
           json::array({UsualToken(integers ? json{0, 1, 2} : json{"a", "b", "c"}, config)});
     }
-    if (config.value("output_mode", json()) == "tf_idf") config["idf_weights"] = json::array({1.0});
+    if (WeighsTokens(config)) config["idf_weights"] = json::array({1.0});
   }
 }
 

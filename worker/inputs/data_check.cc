@@ -179,6 +179,23 @@ absl::Status CheckAllTargets(const nn::Objective& objective, const nn::Model& mo
   return absl::OkStatus();
 }
 
+// The first targets that are the inputs of a data set, as those of autoencoders are.
+absl::Status CheckInputsAsTargets(const nn::Objective& objective, const data::Dataset& dataset) {
+  if (!dataset.inputs_are_targets() || objective.several_outputs()) return absl::OkStatus();
+  data::InputRows inputs(dataset.input_specs(), 1);
+  std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
+  const int64_t examples =
+      std::min(dataset.size(), kMaxCheckedValues / std::max<int64_t>(dataset.num_targets(), 1));
+  for (int64_t i = 0; i < examples; ++i) {
+    dataset.Read(i, inputs.Row(0), absl::MakeSpan(target));
+    const std::string fault = nn::TargetFault(objective.losses()[0].loss, target);
+    if (!fault.empty())
+      return absl::InvalidArgumentError(
+          absl::StrCat(dataset.inputs_name(), ": example ", i, ": the input, which is the target, ", fault));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckExampleShape(const nn::Model& model, const Shape& given, absl::string_view name) {
@@ -217,6 +234,7 @@ absl::Status CheckDataset(const nn::Model& model, const nn::Objective& objective
                           absl::Span<const std::string> dynamic_layers) {
   CAIRN_RETURN_IF_ERROR(CheckExampleShape(model, dataset.example_shape(), dataset.inputs_name()));
   CAIRN_RETURN_IF_ERROR(CheckAllTargets(objective, model, SourceOf(dataset), remarks));
+  CAIRN_RETURN_IF_ERROR(CheckInputsAsTargets(objective, dataset));
   std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
   CAIRN_RETURN_IF_ERROR(CheckIndices(
       {model, dataset.size(), dataset.inputs_name(), dataset.input_specs(), dynamic_layers,

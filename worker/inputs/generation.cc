@@ -57,15 +57,22 @@ absl::Status CheckGeneration(const GenerationRequest& request, const ScoredModel
     return Refuse("cannot search with ", request.beams, " beams: expected 1 to ", kMaxBeams);
   if (request.drop < 1 || request.drop > model.length())
     return Refuse("cannot drop ", request.drop, " tokens of a window of ", model.length());
+  if (request.end.has_value() && (*request.end < 0 || *request.end >= output[1])) {
+    return Refuse("the end token ", *request.end, " is not one of the model's, from 0 to ", output[1] - 1);
+  }
   if (model.inputs.source.has_value() != !request.sources.empty()) {
     return model.inputs.source.has_value()
                ? Refuse("the model has an encoder: give what it reads, and --start_id")
                : Refuse("the model has no encoder that reads a source");
   }
   for (size_t row = 0; row < request.prompts.size(); ++row) {
-    CAIRN_RETURN_IF_ERROR(
-        CheckIds(request.prompts[row], "prompt", model.rows_of(model.inputs.tokens), request.vocabulary));
-    if (!request.sources.empty()) CAIRN_RETURN_IF_ERROR(CheckSource(request, model, row));
+    const bool several = request.prompts.size() > 1;
+    const auto named = [&](const absl::Status& status) {
+      return several ? Annotate(status, absl::StrCat("row ", row)) : status;
+    };
+    CAIRN_RETURN_IF_ERROR(named(
+        CheckIds(request.prompts[row], "prompt", model.rows_of(model.inputs.tokens), request.vocabulary)));
+    if (!request.sources.empty()) CAIRN_RETURN_IF_ERROR(named(CheckSource(request, model, row)));
   }
   return absl::OkStatus();
 }

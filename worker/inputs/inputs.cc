@@ -177,7 +177,8 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   reading.target_parts = TargetPartsOf(objective, model);
   if (resumed.preprocessing) UseWhereOpen(*resumed.preprocessing, reading);
   CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData(reading));
-  CAIRN_RETURN_IF_ERROR(Annotate(CheckClassNames(objective, data.class_names), "--data_dir"));
+  if (!options.data.autoencoder)
+    CAIRN_RETURN_IF_ERROR(Annotate(CheckClassNames(objective, data.class_names), "--data_dir"));
   for (const data::Dataset* dataset : {data.train.get(), data.validation.get()}) {
     if (dataset == nullptr) continue;
     const absl::Status status = CheckDataset(model, objective, *dataset, data.remarks, dynamic_layers);

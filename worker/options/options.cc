@@ -295,6 +295,8 @@ void AddDataFlags(CLI::App& app, TrainOptions& options) {
         "static: each worker has a fixed share of every epoch; dynamic: batches are assigned to workers on "
         "demand [static; dynamic with --elastic]",
         OneOf({"static", "dynamic"})}});
+  AddRules(app, {{"--autoencoder", kExcludes, "--class_weight"},
+                 {"--autoencoder", kExcludes, "--label_threshold"}});
 }
 
 void AddEmbeddingFlags(CLI::App& app, EmbeddingFlags& flags) {

@@ -30,18 +30,18 @@ absl::StatusOr<std::unique_ptr<AdditiveScores>> AdditiveScores::Create(const ker
                                                                        const kernels::TensorDesc& key,
                                                                        kernels::Device& device) {
   auto made = std::unique_ptr<AdditiveScores>(new AdditiveScores(device));
+  CAIRN_RETURN_IF_ERROR(made->MakeOps(query, key));  // the large memory first
   CAIRN_RETURN_IF_ERROR(made->MakeDiagonal(key));
-  CAIRN_RETURN_IF_ERROR(made->MakeOps(query, key));
   return made;
 }
 
 absl::Status AdditiveScores::MakeDiagonal(const kernels::TensorDesc& key) {
   const int64_t examples = key.shape[0], keys = key.shape[1];
   const kernels::TensorDesc desc = key.WithShape({examples, keys, keys});
+  CAIRN_ASSIGN_OR_RETURN(diagonal_, device_.Allocate(desc.num_floats(), "additive scores: diagonal"));
   std::vector<float> values(static_cast<size_t>(desc.shape.num_elements()));
   for (int64_t row = 0; row < examples * keys; ++row)
     values[static_cast<size_t>(row * keys + row % keys)] = 1;
-  CAIRN_ASSIGN_OR_RETURN(diagonal_, device_.Allocate(desc.num_floats(), "additive scores: diagonal"));
   return CopyAs(values, desc, diagonal_->data(), device_);
 }
 

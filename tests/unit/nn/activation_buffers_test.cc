@@ -204,7 +204,8 @@ class BackwardReadsTest : public testing::TestWithParam<ReadCase> {
   void CheckInPlace(LayerOp& op, kernels::DeviceMemory& x, kernels::DeviceMemory& y) {
     Set(x, Random(x.num_floats(), "x"));
     const float* const input = x.data();
-    ASSERT_TRUE(op.Forward({.inputs = {&input, 1}, .variables = {}, .output = x.data(), .training = true}).ok());
+    ASSERT_TRUE(
+        op.Forward({.inputs = {&input, 1}, .variables = {}, .output = x.data(), .training = true}).ok());
     EXPECT_EQ(Get(x), Get(y));
   }
 

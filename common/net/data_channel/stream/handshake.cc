@@ -56,7 +56,8 @@ absl::Status StreamHandshake::AwaitAnswer() const {
     if (poll(&ready, 1, static_cast<int>(kStopCheckEvery.count())) > 0) return absl::OkStatus();
     if (options_.stopped()) return absl::CancelledError("stopped");
   }
-  return absl::OkStatus();
+  if (!options_.stopped) return absl::OkStatus();  // the caller's receive has the limit
+  return absl::DeadlineExceededError("the server has not answered the handshake");
 }
 
 absl::StatusOr<StreamTerms> StreamHandshake::Request() {
