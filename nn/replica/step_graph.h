@@ -81,7 +81,7 @@ struct InferenceNodes {
   const DecodedSteps* steps = nullptr;  // null: the inputs are as the model has them
 };
 
-// `recorder` may be null. `device` must outlive the graph. RESOURCE_EXHAUSTED if an output is too large for any machine.
+// `recorder` may be null. `device` must outlive the graph. RESOURCE_EXHAUSTED if an output has no place on any machine.
 absl::StatusOr<StepGraph> BuildStepGraph(const Model& model, const PipelineStage& stage,
                                          StepExamples examples, kernels::Device& device,
                                          TraceRecorder* recorder);
