@@ -210,6 +210,12 @@ class FormatsTest(IntegrationTest):
             self.write(f"images/{name}.npy", npy("(1, 2, 2, 1)", "<f4", struct.pack("<4f", 1, 2, 3, 4)))
         self.assertAlmostEqual(float(self.first_epoch(model, "images", "run")["loss"]), 7.5, places=4)
 
+    def test_the_inputs_that_are_targets_are_checked(self):
+        self.write("images/x_train.npy", npy("(1, 2, 2, 1)", "<f4", struct.pack("<4f", 1, 2, 3, 4)))
+        shares = self.model([2, 2, 1], "binary_crossentropy", layer("Conv2D", filters=1, kernel_size=[1, 1]))
+        self.assert_refused(self.begin(shares, "images", "--autoencoder"),
+                            "example 0: the input, which is the target, is 2; BinaryCrossentropy admits 0 to 1")
+
     def test_a_fifo_among_the_files_is_refused_without_blocking(self):
         model = self.model([2], "mse", layer("Dense", units=1))
         (self.directory / "data").mkdir()

@@ -128,6 +128,9 @@ TEST(IntersectionOverUnion, MatchesKeras) {
   EXPECT_NEAR(ValueOf(MetricOfName("mean_io_u"), examples), 0.55555558, kTolerance);
   EXPECT_NEAR(ValueOf(iou("IoU", written, {0, 2}), examples), 0.66666669, kTolerance);
   EXPECT_NEAR(ValueOf(iou("MeanIoU", {{"ignore_class", 1}}), examples), 0.5, kTolerance);
+  Examples unlabelled = examples;
+  for (float& label : unlabelled.targets) label = label == 1 ? -1 : label;
+  EXPECT_NEAR(ValueOf(iou("MeanIoU", {{"ignore_class", -1}}), unlabelled), 0.5, kTolerance);
   examples.weights = {1, 0.5f, 2};
   EXPECT_NEAR(ValueOf(iou("MeanIoU", written), examples), 0.57671958, kTolerance);
 

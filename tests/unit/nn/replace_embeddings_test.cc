@@ -62,6 +62,18 @@ TEST(ReplaceEmbeddings, EveryCallOfEveryTableBecomesAnInput) {
   EXPECT_EQ(made.model.canonical_json(), model.canonical_json());
 }
 
+TEST(ReplaceEmbeddings, ThePenaltyOfATableStaysInTheModel) {
+  const Model model = Model::FromJson(SequentialOf(R"(
+      {"class_name": "Embedding", "config": {"name": "e", "input_dim": 9, "output_dim": 2, "input_shape": [3],
+                                             "activity_regularizer": "l2"}},
+      {"class_name": "Flatten"}, {"class_name": "Dense", "config": {"units": 1}})"),
+                                      "m")
+                          .value();
+  const ModelWithoutTables made = ReplaceEmbeddings(model, EmbeddingLayers(model)).value();
+  ASSERT_EQ(made.lookups.size(), 1u);
+  EXPECT_EQ(LayerNames(made.model).front(), "e") << "the penalty reads the rows";
+}
+
 TEST(ReplaceEmbeddings, ALookupSaysWhereItsIdsAreAndWhatItsTableIs) {
   const Model model = Model::FromJson(Recommender(), "m").value();
   const ModelWithoutTables made = ReplaceEmbeddings(model, EmbeddingLayers(model)).value();

@@ -145,6 +145,13 @@ TEST_F(AdaptModelTest, RefusesWhatCannotBeLearned) {
   layers.insert(layers.begin() + 1, json{{"class_name", "Rescaling"}, {"config", {{"scale", 2}}}});
   EXPECT_THAT(FaultOf(model, "a,label\n1,0\n"),
               HasSubstr("layer 'norm' (Normalization): reads no input of the model"));
+  const json inner = {
+      {"class_name", "Sequential"},
+      {"name", "inner"},
+      {"config", {{"name", "inner"}, {"layers", numbers("Normalization", {})["config"]["layers"]}}}};
+  model["config"]["layers"] = {layers[0], inner};
+  EXPECT_THAT(FaultOf(model, "a,label\n1,0\n"),
+              HasSubstr("is in a model within the model; call its adapt() in Keras"));
 }
 
 }  // namespace
