@@ -12,9 +12,9 @@
 namespace cairn::nn {
 namespace {
 
-class Assigner {
+class OutputAssigner {
  public:
-  explicit Assigner(const StepGraph& graph)
+  explicit OutputAssigner(const StepGraph& graph)
       : graph_(graph), owner_(graph.values.size()), uses_(graph.values.size()) {
     for (size_t value = 0; value < owner_.size(); ++value) owner_[value] = static_cast<int>(value);
     for (size_t index = 0; index < graph_.steps.size(); ++index) FindUses(index);
@@ -116,7 +116,7 @@ class Assigner {
 }  // namespace
 
 absl::Status AllocateOutputs(StepGraph& graph, kernels::Device& device) {
-  const Assigner assigned(graph);
+  const OutputAssigner assigned(graph);
   graph.buffers.resize(assigned.sizes().size());
   const auto buffer_of = [&](const StepGraph::Step& step) {
     return assigned.buffer_of()[static_cast<size_t>(step.output)];

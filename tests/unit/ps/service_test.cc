@@ -160,7 +160,7 @@ TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
   request.set_protocol(net::kProtocolVersion);
   v1::ConnectResponse response;
   ASSERT_EQ(stub->Call(request, &response, std::chrono::seconds(60)), absl::OkStatus());
-  auto stream = stub->streams().Open(reader);
+  auto stream = stub->streams().Open(reader, /*stopped=*/nullptr);
   std::vector<uint64_t> asked;
   for (uint64_t id = 1; id <= kRequests; ++id) {
     v1::ClientHeader header;
@@ -197,7 +197,7 @@ class ClientWith {
     v1::ConnectResponse response;
     EXPECT_EQ(stub_->Call(request, &response, std::chrono::seconds(60)), absl::OkStatus());
     StandingReader reader;
-    stub_->streams().Open(reader).reset();
+    stub_->streams().Open(reader, /*stopped=*/nullptr).reset();
     return by_;
   }
 
@@ -250,7 +250,7 @@ TEST(DataChannelService, EachShardOfTheProcessIsReached) {
     ASSERT_EQ(stub->Call(request, &response, std::chrono::seconds(60)), absl::OkStatus());
     StandingReader reader;
     reader.Open();
-    auto stream = stub->streams().Open(reader);
+    auto stream = stub->streams().Open(reader, /*stopped=*/nullptr);
     v1::ClientHeader header;
     header.set_request_id(1);
     header.mutable_read()->set_layout(layouts[shard]);
@@ -403,7 +403,7 @@ TEST_F(TokenTest, EveryCallAndStreamNeedsTheToken) {
             absl::StatusCode::kUnauthenticated);
   StandingReader reader;
   reader.Open();
-  const auto stream = stub->streams().Open(reader);
+  const auto stream = stub->streams().Open(reader, /*stopped=*/nullptr);
   EXPECT_EQ(reader.AwaitClosed().code(), absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(shards_.own().ended(), std::nullopt) << "no call has ended the server";
 }
