@@ -142,6 +142,7 @@ class Assigner {
     for (size_t i = 0; i < step.variables.size(); ++i) {
       const auto variable = static_cast<size_t>(step.variables[i]);
       written.adds_to_variable[i] = seen_[variable];
+      if (!seen_[variable]) written.begins.push_back(step.variables[i]);
       if (seen_[variable]) add(ElementType::kFloat32, model_.variables()[variable].shape.num_elements());
       seen_[variable] = true;
       last_step_[variable] = index;

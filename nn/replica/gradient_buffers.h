@@ -42,6 +42,8 @@ class GradientBuffers {
     // [variable of the step] True if a later step has written a gradient of the variable, so this step adds
     // to it.
     std::vector<bool> adds_to_variable{};
+    // Variables of the model whose gradients this step's backward pass is the first to write.
+    std::vector<int> begins{};
     // Variables of the model whose gradients are complete after this step's backward pass.
     std::vector<int> completes{};
     // The own_inputs() whose gradients are complete after this step's backward pass.

@@ -180,11 +180,13 @@ absl::Status Plan::RunBackward(const StepGraph::Step& step, const GradientBuffer
 }
 
 absl::Status Plan::Complete(size_t step, Values values, Gradients gradients, OnGradient on_gradient) {
-  for (const int variable : gradients_->written(step).completes) {
+  const GradientBuffers::Written& written = gradients_->written(step);
+  // Before other contributions are added, as in a divided model, so that the bits are the same.
+  for (const int variable : written.begins) {
     const auto index = static_cast<size_t>(variable);
     CAIRN_RETURN_IF_ERROR(Regularize(variable, values[index], gradients[index]));
-    CAIRN_RETURN_IF_ERROR(on_gradient(variable));
   }
+  for (const int variable : written.completes) CAIRN_RETURN_IF_ERROR(on_gradient(variable));
   return absl::OkStatus();
 }
 

@@ -133,7 +133,7 @@ class Plan {
   absl::Status RunBackward(const StepGraph::Step& step, const GradientBuffers::Written& written,
                            std::optional<absl::FunctionRef<absl::Status()>> on_gradients);
   absl::Status Unscale(Gradients gradients);
-  // Finishes the variables whose gradients are complete after this step.
+  // Adds the penalties of variables whose gradients begin with this step, and announces those that it completes.
   absl::Status Complete(size_t step, Values values, Gradients gradients, OnGradient on_gradient);
   absl::Status CompleteInputs(size_t step, OnGradient on_gradient);
   // `gradient` may be null: only the penalty is computed.

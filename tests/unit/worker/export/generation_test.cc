@@ -166,6 +166,10 @@ TEST(Generate, ADecoderEndsBeforeTheEndTokenAndWithItsWindow) {
       .model = *model, .parameters = parameters, .prompts = {}, .count = 20, .end = 0};
   EXPECT_THAT(Rows(request, recorded), ElementsAre(ElementsAre(4, 4), ElementsAre(4), ElementsAre(4)));
   request.end = 11;
+  request.prompts = {{1}};
+  EXPECT_THAT(RefusalOf(request), HasSubstr("the end token 11 is not one of the model's, from 0 to 10"));
+  request.end = std::nullopt;
+  request.prompts.clear();
   EXPECT_EQ(Rows(request, recorded)[0].size(), 7u) << "a token after each of 7 positions";
 
   request.prompts = {{1}};
