@@ -34,6 +34,7 @@ struct TargetInfo {
   int64_t position_classes = 0;
   // One example's target, of `per_example` elements: [] or [n], or a mask's [height,width].
   Shape shape{};
+  bool are_inputs = false;  // the target of each example is its input (DataOptions::autoencoder)
 };
 
 // Immutable after loading; read from any thread.
@@ -52,8 +53,6 @@ class Dataset {
   virtual absl::Span<const float> Target(int64_t /*index*/) const { return {}; }
   // The name of the target of example `index` in messages: "mnist.npz: y_train: example 7".
   virtual std::string TargetName(int64_t index) const;
-  // True if the target of each example is its input (DataOptions::autoencoder).
-  virtual bool inputs_are_targets() const { return false; }
   // False: every example weighs 1.
   virtual bool weighted() const { return false; }
   // How the loader must vary examples; valid for example_shape().

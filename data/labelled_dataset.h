@@ -25,13 +25,13 @@ class LabelledDataset final : public Dataset {
   int64_t size() const override { return size_; }
   const Shape& example_shape() const override { return example_shape_; }
   TargetInfo target_info() const override {
-    return {targets_.per_example, targets_.num_classes, targets_.position_classes, targets_.shape};
+    return {targets_.per_example, targets_.num_classes, targets_.position_classes, targets_.shape,
+            inputs_are_targets_};
   }
   absl::Status status() const override;
   std::string inputs_name() const override { return inputs_name_; }
   absl::Span<const float> Target(int64_t index) const override;
   std::string TargetName(int64_t index) const override;
-  bool inputs_are_targets() const override { return inputs_are_targets_; }
   bool weighted() const override { return !weights_.empty(); }
   Augmentation augmentation() const override { return augmentation_; }
   void Prefetch(absl::Span<const uint32_t> examples, Fetch fetch) const override;

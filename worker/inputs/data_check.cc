@@ -181,7 +181,7 @@ absl::Status CheckAllTargets(const nn::Objective& objective, const nn::Model& mo
 
 // The first targets that are the inputs of a data set, as those of autoencoders are.
 absl::Status CheckInputsAsTargets(const nn::Objective& objective, const data::Dataset& dataset) {
-  if (!dataset.inputs_are_targets() || objective.several_outputs()) return absl::OkStatus();
+  if (!dataset.target_info().are_inputs || objective.several_outputs()) return absl::OkStatus();
   data::InputRows inputs(dataset.input_specs(), 1);
   std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
   const int64_t examples =
