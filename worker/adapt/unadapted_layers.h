@@ -21,8 +21,8 @@ struct UnadaptedLayer {
 // Whether a layer of tokens with this config has idf_weights: its output_mode is "tf_idf".
 bool WeighsTokens(const nlohmann::json& config);
 
-// Those of `model`, in the order of the file. They point into `model`. INVALID_ARGUMENT if two of them have one name, or
-// if a model within the model has one.
+// The unadapted layers of `model`, in the order of the file. They point into `model`. INVALID_ARGUMENT if two of them
+// have one name, or if a model within the model has one.
 absl::StatusOr<std::vector<UnadaptedLayer>> FindUnadaptedLayers(nlohmann::json& model);
 
 // Gives the layers a name and values of the right kind, so that the model can be read before it is adapted.
