@@ -187,14 +187,18 @@ class Generator {
 }  // namespace
 
 int64_t DrawToken(absl::Span<const float> logits, const SamplingOptions& options, Random& random) {
+  if (options.temperature == 0) return absl::c_max_element(logits) - logits.begin();
   std::vector<int64_t> order(logits.size());
   std::iota(order.begin(), order.end(), int64_t{0});
   const auto logit = [&](int64_t token) { return logits[static_cast<size_t>(token)]; };
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return logit(a) > logit(b); });
-  if (options.temperature == 0) return order[0];
-  if (options.top_k > 0 && options.top_k < static_cast<int64_t>(order.size())) {
-    order.resize(static_cast<size_t>(options.top_k));
-  }
+  const auto is_before = [&](int64_t a, int64_t b) {
+    return logit(a) != logit(b) ? logit(a) > logit(b) : a < b;
+  };
+  const int64_t all = static_cast<int64_t>(order.size());
+  const int64_t kept = options.top_k > 0 ? std::min(options.top_k, all) : all;
+  if (kept < all) std::nth_element(order.begin(), order.begin() + kept, order.end(), is_before);
+  order.resize(static_cast<size_t>(kept));
+  std::sort(order.begin(), order.end(), is_before);
   std::vector<double> shares;
   double total = 0;
   for (const int64_t token : order) {
@@ -203,9 +207,10 @@ int64_t DrawToken(absl::Span<const float> logits, const SamplingOptions& options
   }
   if (options.top_p < 1) {
     const double wanted = options.top_p * total;
-    size_t kept = 0;
-    for (total = 0; kept == 0 || (total < wanted && kept < shares.size()); ++kept) total += shares[kept];
-    shares.resize(kept);
+    size_t likely = 0;
+    for (total = 0; likely == 0 || (total < wanted && likely < shares.size()); ++likely)
+      total += shares[likely];
+    shares.resize(likely);
   }
   double rest = double{random.NextUniform()} * total;
   size_t rank = 0;
