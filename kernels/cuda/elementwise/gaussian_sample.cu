@@ -1,5 +1,4 @@
 // Samples of normal distributions, and their divergence from the standard one.
-#include <algorithm>
 #include <utility>
 
 #include "common/core/status.h"
@@ -7,7 +6,7 @@
 #include "kernels/cuda/blocks/reduce.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/runtime/context.h"
-#include "kernels/cuda/runtime/handles.h"
+#include "kernels/cuda/runtime/host_sum.h"
 #include "kernels/formulas.h"
 
 namespace cairn::kernels::cuda {
@@ -38,40 +37,26 @@ __global__ void SampleBackward(GaussianSampleParams params, GaussianSample::Inpu
   }
 }
 
-class CudaGaussianSample final : public GaussianSample, public Delivery {
+class CudaGaussianSample final : public GaussianSample {
  public:
-  CudaGaussianSample(Context& context, const GaussianSampleParams& params, unsigned grid,
-                     std::unique_ptr<DeviceMemory> counter, PinnedArray<double> result)
-      : context_(context),
-        params_(params),
-        grid_(grid),
-        counter_(std::move(counter)),
-        result_(std::move(result)) {}
+  CudaGaussianSample(Context& context, const GaussianSampleParams& params, std::unique_ptr<HostSum> sum)
+      : context_(context), params_(params), sum_(std::move(sum)) {}
 
   absl::Status Forward(const Inputs& inputs, float* y, double* penalty) override {
-    CAIRN_RETURN_IF_ERROR(CAIRN_LAUNCH(Sample, grid_, kBlock, 0, context_.stream(), params_, inputs, y,
-                                       static_cast<double*>(context_.scratch()),
-                                       reinterpret_cast<unsigned*>(counter_->data()), result_.data()));
-    to_ = penalty;
-    context_.Expect(*this);
+    CAIRN_RETURN_IF_ERROR(CAIRN_LAUNCH(Sample, sum_->grid(), kBlock, 0, context_.stream(), params_, inputs, y,
+                                       sum_->partials(), sum_->counter(), sum_->result()));
+    sum_->ExpectAt(penalty);
     return absl::OkStatus();
   }
   absl::Status Backward(const Inputs& inputs, const float* dy, float* dmean, float* dlog_variance) override {
-    return CAIRN_LAUNCH(SampleBackward, grid_, kBlock, 0, context_.stream(), params_, inputs, dy, dmean,
-                        dlog_variance);
-  }
-  absl::Status Deliver() override {
-    *to_ = result_[0];
-    return absl::OkStatus();
+    return CAIRN_LAUNCH(SampleBackward, sum_->grid(), kBlock, 0, context_.stream(), params_, inputs, dy,
+                        dmean, dlog_variance);
   }
 
  private:
   Context& context_;
   const GaussianSampleParams params_;
-  const unsigned grid_;
-  const std::unique_ptr<DeviceMemory> counter_;
-  const PinnedArray<double> result_;
-  double* to_ = nullptr;  // the destination of the last Forward()
+  const std::unique_ptr<HostSum> sum_;
 };
 
 }  // namespace
@@ -79,14 +64,8 @@ class CudaGaussianSample final : public GaussianSample, public Delivery {
 absl::StatusOr<std::unique_ptr<GaussianSample>> MakeGaussianSample(Context& context,
                                                                    const GaussianSampleParams& params) {
   CAIRN_RETURN_IF_ERROR(Validate(params));
-  constexpr int64_t kMinElementsOfThread = 4, kBlocksOfMultiprocessor = 8;
-  const auto grid =
-      static_cast<unsigned>(std::clamp<int64_t>(CeilDiv(params.elements, kBlock * kMinElementsOfThread), 1,
-                                                kBlocksOfMultiprocessor * context.multiprocessors()));
-  CAIRN_RETURN_IF_ERROR(context.ReserveScratch(grid * int64_t{sizeof(double)}));
-  CAIRN_ASSIGN_OR_RETURN(auto counter, context.Allocate(1, "sample: counter"));
-  CAIRN_ASSIGN_OR_RETURN(auto result, PinnedArray<double>::Create(1));
-  return std::make_unique<CudaGaussianSample>(context, params, grid, std::move(counter), std::move(result));
+  CAIRN_ASSIGN_OR_RETURN(auto sum, HostSum::Create(context, params.elements));
+  return std::make_unique<CudaGaussianSample>(context, params, std::move(sum));
 }
 
 }  // namespace cairn::kernels::cuda

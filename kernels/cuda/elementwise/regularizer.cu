@@ -1,5 +1,4 @@
 // L1 and L2 penalties on a variable.
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -9,7 +8,7 @@
 #include "kernels/cuda/blocks/reduce.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/runtime/context.h"
-#include "kernels/cuda/runtime/handles.h"
+#include "kernels/cuda/runtime/host_sum.h"
 #include "kernels/formulas.h"
 
 namespace cairn::kernels::cuda {
@@ -34,36 +33,22 @@ __global__ void Penalize(Penalty p, const float* w, float* gradient, double* par
   if (SumOverGrid(sum, partials, counter)) *penalty = sum;
 }
 
-class CudaRegularizer final : public Regularizer, public Delivery {
+class CudaRegularizer final : public Regularizer {
  public:
-  CudaRegularizer(Context& context, const Penalty& penalty, unsigned grid,
-                  std::unique_ptr<DeviceMemory> counter, PinnedArray<double> result)
-      : context_(context),
-        penalty_(penalty),
-        grid_(grid),
-        counter_(std::move(counter)),
-        result_(std::move(result)) {}
+  CudaRegularizer(Context& context, const Penalty& penalty, std::unique_ptr<HostSum> sum)
+      : context_(context), penalty_(penalty), sum_(std::move(sum)) {}
 
   absl::Status Run(const float* w, float* gradient, double* penalty) override {
-    CAIRN_RETURN_IF_ERROR(CAIRN_LAUNCH(Penalize, grid_, kBlock, 0, context_.stream(), penalty_, w, gradient,
-                                       static_cast<double*>(context_.scratch()),
-                                       reinterpret_cast<unsigned*>(counter_->data()), result_.data()));
-    to_ = penalty;
-    context_.Expect(*this);
-    return absl::OkStatus();
-  }
-  absl::Status Deliver() override {
-    *to_ = result_[0];
+    CAIRN_RETURN_IF_ERROR(CAIRN_LAUNCH(Penalize, sum_->grid(), kBlock, 0, context_.stream(), penalty_, w,
+                                       gradient, sum_->partials(), sum_->counter(), sum_->result()));
+    sum_->ExpectAt(penalty);
     return absl::OkStatus();
   }
 
  private:
   Context& context_;
   const Penalty penalty_;
-  const unsigned grid_;
-  const std::unique_ptr<DeviceMemory> counter_;
-  const PinnedArray<double> result_;
-  double* to_ = nullptr;  // the destination of the last Run()
+  const std::unique_ptr<HostSum> sum_;
 };
 
 }  // namespace
@@ -74,15 +59,9 @@ absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(Context& context, i
     return absl::InvalidArgumentError(
         absl::StrCat("cannot apply penalties l1 ", l1, " and l2 ", l2, " to ", elements, " elements"));
   }
-  constexpr int64_t kMinElementsOfThread = 4, kBlocksOfMultiprocessor = 8;
-  const auto grid =
-      static_cast<unsigned>(std::clamp<int64_t>(CeilDiv(elements, kBlock * kMinElementsOfThread), 1,
-                                                kBlocksOfMultiprocessor * context.multiprocessors()));
-  CAIRN_RETURN_IF_ERROR(context.ReserveScratch(grid * int64_t{sizeof(double)}));
-  CAIRN_ASSIGN_OR_RETURN(auto counter, context.Allocate(1, "penalty: counter"));
-  CAIRN_ASSIGN_OR_RETURN(auto result, PinnedArray<double>::Create(1));
-  return std::make_unique<CudaRegularizer>(context, Penalty{.elements = elements, .l1 = l1, .l2 = l2}, grid,
-                                           std::move(counter), std::move(result));
+  CAIRN_ASSIGN_OR_RETURN(auto sum, HostSum::Create(context, elements));
+  return std::make_unique<CudaRegularizer>(context, Penalty{.elements = elements, .l1 = l1, .l2 = l2},
+                                           std::move(sum));
 }
 
 }  // namespace cairn::kernels::cuda

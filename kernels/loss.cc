@@ -1,9 +1,10 @@
+#include "kernels/loss.h"
+
 #include <cmath>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "kernels/ops.h"
 
 namespace cairn::kernels {
 namespace {
