@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "kernels/cuda/blocks/host_sum.h"
 #include "kernels/cuda/blocks/launch.h"
 #include "kernels/cuda/blocks/reduce.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/runtime/context.h"
-#include "kernels/cuda/runtime/host_sum.h"
 #include "kernels/formulas.h"
 
 namespace cairn::kernels::cuda {

@@ -18,7 +18,7 @@ namespace cairn::kernels::cuda {
 
 class HostSum final : public Delivery {
  public:
-  // Of a kernel that sums over `elements`, several for each thread. `context` must outlive it.
+  // For a kernel that sums over `elements`, several for each thread. `context` must outlive it.
   static absl::StatusOr<std::unique_ptr<HostSum>> Create(Context& context, int64_t elements) {
     constexpr int64_t kMinElementsOfThread = 4, kBlocksOfMultiprocessor = 8;
     const auto grid =
