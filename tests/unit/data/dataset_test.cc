@@ -5,6 +5,7 @@
 
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/data/examples.h"
+#include "tests/unit/data/refusals.h"
 
 namespace cairn::data {
 namespace {
@@ -17,12 +18,6 @@ using ::testing::IsEmpty;
 // Two images of 2x2 and their labels.
 const std::string kImages = IdxHeader(0x08, {2, 2, 2}) + Bytes({0, 51, 102, 255, 1, 2, 3, 4});
 const std::string kLabels = IdxHeader(0x08, {2}) + Bytes({3, 1});
-
-std::string RefusalOf(const DataOptions& options) {
-  const auto status = LoadTrainingData(options).status();
-  EXPECT_FALSE(status.ok());
-  return std::string(status.message());
-}
 
 TEST(LoadTrainingData, ReadsFilesWithMnistsNamesWithAndWithoutGzip) {
   const TemporaryDirectory dir;
@@ -62,10 +57,10 @@ TEST(LoadTrainingData, TheTargetsOfAnAutoencoderAreItsInputs) {
   options.class_weights = {{3, 2.5f}};
   EXPECT_EQ(ReadExample(*LoadTrainingData(options).value().train, 0).weight, 2.5f);
   options.augmentation = {.flip = true};
-  EXPECT_THAT(RefusalOf(options), HasSubstr("--autoencoder excludes --augment"));
+  EXPECT_THAT(LoadRefusal(options), HasSubstr("--autoencoder excludes --augment"));
   options.augmentation = {};
   options.input_types = {DType::kInt64};
-  EXPECT_THAT(RefusalOf(options), HasSubstr("--autoencoder needs a model with one input of numbers"));
+  EXPECT_THAT(LoadRefusal(options), HasSubstr("--autoencoder needs a model with one input of numbers"));
 }
 
 TEST(LoadTrainingData, NamesUnreadFilesOfOtherFormats) {
@@ -152,14 +147,14 @@ TEST(LoadTrainingData, ALimitTakesTheFirstExamples) {
 
 TEST(LoadTrainingData, MissingFilesAreNamed) {
   const TemporaryDirectory dir;
-  EXPECT_EQ(RefusalOf({.path = dir / "nowhere"}), dir / "nowhere" + ": no such file or directory");
-  EXPECT_EQ(RefusalOf({}), "the data directory is not given");
+  EXPECT_EQ(LoadRefusal({.path = dir / "nowhere"}), dir / "nowhere" + ": no such file or directory");
+  EXPECT_EQ(LoadRefusal({}), "the data directory is not given");
   const auto status = LoadTrainingData({.path = dir.path()}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("train-images-idx3-ubyte[.gz]"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("mnist.npz"));
   WriteText(dir / "train-images-idx3-ubyte", kImages);
-  EXPECT_THAT(RefusalOf({.path = dir.path()}),
+  EXPECT_THAT(LoadRefusal({.path = dir.path()}),
               HasSubstr("exists, but not " + dir / "train-labels-idx1-ubyte[.gz]"));
 }
 
@@ -170,7 +165,7 @@ TEST(LoadTrainingData, ValidationTargetsMustHaveTheTrainingSetsKind) {
   WriteText(dir / "t10k-images-idx3-ubyte", kImages);
   WriteText(dir / "t10k-labels-idx1-ubyte", IdxHeader(0x08, {2, 3}) + "abcdef");
   EXPECT_THAT(
-      RefusalOf({.path = dir.path()}),
+      LoadRefusal({.path = dir.path()}),
       HasSubstr(
           "t10k-labels-idx1-ubyte: targets are 3 numbers, but those of the training set are class indices"));
 }
@@ -240,10 +235,10 @@ TEST(LoadTrainingData, ClassWeightsMustSuitTheTargets) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
-  EXPECT_THAT(RefusalOf({.path = dir.path(), .class_weights = {{4, 0.5f}}}),
+  EXPECT_THAT(LoadRefusal({.path = dir.path(), .class_weights = {{4, 0.5f}}}),
               HasSubstr("train-labels-idx1-ubyte: class 4 has the weight 0.5, but labels go up to 3"));
   WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x08, {2, 3}) + "abcdef");
-  EXPECT_THAT(RefusalOf({.path = dir.path(), .class_weights = {{0, 1.0f}}}),
+  EXPECT_THAT(LoadRefusal({.path = dir.path(), .class_weights = {{0, 1.0f}}}),
               HasSubstr("targets are numbers, not class indices"));
 }
 
@@ -251,9 +246,9 @@ TEST(LoadTrainingData, ColumnOptionsAreRefusedForFormatsWithoutColumns) {
   const TemporaryDirectory dir;
   WriteText(dir / "train-images-idx3-ubyte", kImages);
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
-  EXPECT_THAT(RefusalOf({.path = dir.path(), .label_column = "y"}),
+  EXPECT_THAT(LoadRefusal({.path = dir.path(), .label_column = "y"}),
               HasSubstr("a label column applies to CSV, TFRecord, Criteo and libsvm files"));
-  EXPECT_THAT(RefusalOf({.path = dir.path(), .max_bad_rows = 1}),
+  EXPECT_THAT(LoadRefusal({.path = dir.path(), .max_bad_rows = 1}),
               HasSubstr("a number of bad rows applies to CSV"));
 }
 
@@ -268,10 +263,10 @@ TEST(LoadTrainingData, AugmentationAppliesOnlyToTrainingImages) {
   EXPECT_TRUE(data->train->augmentation().flip);
   EXPECT_TRUE(data->validation->augmentation().empty());
   EXPECT_THAT(
-      RefusalOf({.path = dir.path(), .augmentation = {.crop = 2}}),
+      LoadRefusal({.path = dir.path(), .augmentation = {.crop = 2}}),
       HasSubstr("train-images-idx3-ubyte: images of the shape [2,2,1] are too small to crop by 2 pixels"));
   WriteText(dir / "train-images-idx3-ubyte", IdxHeader(0x08, {2, 4}) + "abcdefgh");
-  EXPECT_THAT(RefusalOf({.path = dir.path(), .augmentation = {.flip = true}}),
+  EXPECT_THAT(LoadRefusal({.path = dir.path(), .augmentation = {.flip = true}}),
               HasSubstr("examples of the shape [4] are not images"));
 }
 
@@ -295,7 +290,7 @@ TEST(LoadTrainingData, ValidationExamplesMustHaveTheTrainingShape) {
   WriteText(dir / "t10k-images-idx3-ubyte", IdxHeader(0x08, {2, 1, 2}) + "abcd");
   WriteText(dir / "t10k-labels-idx1-ubyte", kLabels);
   EXPECT_THAT(
-      RefusalOf({.path = dir.path()}),
+      LoadRefusal({.path = dir.path()}),
       HasSubstr(
           "t10k-images-idx3-ubyte: examples have the shape [1,2], but those of the training set [2,2]"));
 }

@@ -19,7 +19,7 @@ absl::Span<const uint8_t> SpanOf(const std::string& bytes) {
   return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
 }
 
-std::string RefusalOf(const DataOptions& options) {
+std::string RecordRefusal(const DataOptions& options) {
   const auto status = LoadTrainingData(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   return std::string(status.message());
@@ -86,9 +86,9 @@ TEST(LoadTrainingDataFromTfRecords, TwoFeaturesThatCouldBeTheInputOrTheLabelAreR
                                                     {"x", FloatsFeature({2})},
                                                     {"label", IntegersFeature({0})},
                                                     {"y", IntegersFeature({1})}})));
-  EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecord"}),
+  EXPECT_THAT(RecordRefusal({.path = dir / "a.tfrecord"}),
               HasSubstr("record 0: features 'image' and 'x' could both be the input; --feature_column"));
-  EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecord", .feature_columns = {"x"}}),
+  EXPECT_THAT(RecordRefusal({.path = dir / "a.tfrecord", .feature_columns = {"x"}}),
               HasSubstr("record 0: features 'label' and 'y' could both be the label; --label_column"));
   const auto data =
       LoadTrainingData({.path = dir / "a.tfrecord", .label_column = "y", .feature_columns = {"x"}});
@@ -107,9 +107,9 @@ TEST(LoadTrainingDataFromTfRecords, TrainedFeaturesAreUsedAndContradictionsRefus
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_THAT(ReadExample(*data->train, 0).inputs, ElementsAre(2, 1));
   EXPECT_THAT(
-      RefusalOf({.path = dir / "a.tfrecord", .feature_columns = {"a", "b"}, .trained_columns = trained}),
+      RecordRefusal({.path = dir / "a.tfrecord", .feature_columns = {"a", "b"}, .trained_columns = trained}),
       HasSubstr("--feature_column: the inputs are features a, b, but in training they were b, a"));
-  EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecord", .label_column = "a", .trained_columns = trained}),
+  EXPECT_THAT(RecordRefusal({.path = dir / "a.tfrecord", .label_column = "a", .trained_columns = trained}),
               HasSubstr("--label_column: the label is feature 'a', but in training it was 'y'"));
 }
 
@@ -177,13 +177,13 @@ TEST(LoadTrainingDataFromTfRecords, FeaturesAreChosenByNameInTheOrderGiven) {
       {.path = dir / "a.tfrecords", .input_names = {"age", "income"}, .label_column = "kind"});
   ASSERT_TRUE(by_input.ok()) << by_input.status();
   EXPECT_THAT(ReadExample(*by_input->train, 0).inputs, ElementsAre(40.0f, 0.5f));
-  EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecords",
-                         .input_names = {"age", "income"},
-                         .input_shapes = {{2}, {0}},
-                         .label_column = "kind"}),
+  EXPECT_THAT(RecordRefusal({.path = dir / "a.tfrecords",
+                             .input_names = {"age", "income"},
+                             .input_shapes = {{2}, {0}},
+                             .label_column = "kind"}),
               HasSubstr("'age': examples have shape [1], input 'age' of the model takes [2]"));
   EXPECT_THAT(
-      RefusalOf({.path = dir / "a.tfrecords"}),
+      RecordRefusal({.path = dir / "a.tfrecords"}),
       HasSubstr("record 0: has no feature image or image_raw or x or features or inputs or image/encoded; "
                 "it has: age, income, kind, pixels"));
 }
@@ -239,7 +239,7 @@ TEST(LoadTrainingDataFromTfRecord, ARaggedInputIsAListOfAnyLength) {
   EXPECT_THAT((*examples)->inputs->ragged_parts(), ElementsAre(3));
   options.ragged_inputs = {};
   WriteText(dir / "a.tfrecords", record({1}) + record({1, 2}));
-  EXPECT_THAT(RefusalOf(options),
+  EXPECT_THAT(RecordRefusal(options),
               HasSubstr("'ids': is a int64_list of 2 values, not a int64_list of 1 values"));
 }
 
@@ -269,13 +269,13 @@ TEST(LoadTrainingDataFromTfRecord, RaggedIdsHaveWeightsAndMayBeNone) {
   EXPECT_THAT(rows.First(4)[1].floats(), ElementsAre(0.5f, -2));
 
   WriteText(dir / "a.tfrecords", two + record({{"ids", IntegersFeature({3, 7})}, {"w", FloatsFeature({1})}}));
-  EXPECT_THAT(RefusalOf(options),
+  EXPECT_THAT(RecordRefusal(options),
               HasSubstr("record 1: has 1 weight for input 'w', but 2 ids for input 'ids'"));
   WriteText(dir / "a.tfrecords", two + record({{"ids", FloatsFeature({3})}, {"w", FloatsFeature({1})}}));
-  EXPECT_THAT(RefusalOf(options),
+  EXPECT_THAT(RecordRefusal(options),
               HasSubstr("record 1: 'ids': is a float_list; this ragged input takes an int64_list"));
   WriteText(dir / "a.tfrecords", record({{"id", IntegersFeature({3})}}));
-  EXPECT_THAT(RefusalOf(options), HasSubstr("no example has a feature 'ids'"));
+  EXPECT_THAT(RecordRefusal(options), HasSubstr("no example has a feature 'ids'"));
 
   WriteText(dir / "train.tfrecord", record({{"ids", IntegersFeature({})}, {"w", FloatsFeature({})}}));
   WriteText(dir / "test.tfrecord", record({}));
@@ -333,9 +333,10 @@ TEST(LoadTrainingDataFromTfRecords, ZlibFilesAreDecompressed) {
   ASSERT_EQ(data->train->size(), 3);
   EXPECT_THAT(ReadExample(*data->train, 2).inputs, ElementsAre(2));
   WriteText(dir / "train.tfrecord", packed.substr(0, packed.size() - 6));
-  EXPECT_THAT(RefusalOf({.path = dir.path()}), HasSubstr("train.tfrecord: the compressed data is cut short"));
+  EXPECT_THAT(RecordRefusal({.path = dir.path()}),
+              HasSubstr("train.tfrecord: the compressed data is cut short"));
   WriteText(dir / "train.tfrecord", packed + "more");
-  EXPECT_THAT(RefusalOf({.path = dir.path()}),
+  EXPECT_THAT(RecordRefusal({.path = dir.path()}),
               HasSubstr("train.tfrecord: 4 bytes follow the compressed data"));
 }
 
@@ -353,7 +354,7 @@ TEST(LoadTrainingDataFromTfRecords, PngAndJpegAreDecoded) {
     EXPECT_THAT(ReadExample(*data->train, 1).inputs, Each(204 / 255.0f));
     EXPECT_EQ(data->train->example_shape(), input.rank() > 1 ? input : Shape({2, 2, 1}));
   }
-  EXPECT_THAT(RefusalOf({.path = dir.path(), .example_shape = {4, 4, 1}}),
+  EXPECT_THAT(RecordRefusal({.path = dir.path(), .example_shape = {4, 4, 1}}),
               HasSubstr("train.tfrecord: record 0: 'image': is an image of the shape [2,2,1], not [4,4,1]"));
 }
 
@@ -418,7 +419,7 @@ TEST(LoadTrainingDataFromTfRecords, FilesOfTwoDataSetsAreRefused) {
   const TemporaryDirectory dir;
   WriteText(dir / "a-train.tfrecord", "");
   WriteText(dir / "b-train.tfrecord", "");
-  EXPECT_THAT(RefusalOf({.path = dir.path()}), HasSubstr("has the training files of 'a' and of 'b'"));
+  EXPECT_THAT(RecordRefusal({.path = dir.path()}), HasSubstr("has the training files of 'a' and of 'b'"));
 }
 
 TEST(LoadExamples, ReadsTfRecordsWithAndWithoutLabels) {
@@ -443,9 +444,9 @@ TEST(LoadTrainingDataFromTfRecords, BadRecordsAreSkippedUpToTheLimit) {
   damaged[20] ^= 1;
   WriteText(dir / "a.tfrecord", record(FloatsFeature({1.0f})) + damaged +
                                     record(FloatsFeature({1.0f, 2.0f})) + record(FloatsFeature({4.0f})));
-  EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecord"}), HasSubstr("a.tfrecord: record 1: its "));
+  EXPECT_THAT(RecordRefusal({.path = dir / "a.tfrecord"}), HasSubstr("a.tfrecord: record 1: its "));
   EXPECT_THAT(
-      RefusalOf({.path = dir / "a.tfrecord", .max_bad_rows = 1}),
+      RecordRefusal({.path = dir / "a.tfrecord", .max_bad_rows = 1}),
       HasSubstr("record 2: 'x': is a float_list of 2 values, not a float_list of 1 values as in the first "
                 "example; this is bad row number 2, and 1 may be skipped"));
   const auto data = LoadTrainingData({.path = dir / "a.tfrecord", .max_bad_rows = 2});
@@ -462,7 +463,7 @@ TEST(LoadTrainingDataFromTfRecords, AWrongLengthIsRefusedEvenIfRecordsMayBeSkipp
   std::string damaged = good;
   damaged[0] ^= 1;
   WriteText(dir / "a.tfrecord", good + damaged + good);
-  EXPECT_THAT(RefusalOf({.path = dir / "a.tfrecord", .max_bad_rows = 100}),
+  EXPECT_THAT(RecordRefusal({.path = dir / "a.tfrecord", .max_bad_rows = 100}),
               HasSubstr("a.tfrecord: record 1: its length does not match its checksum"));
 }
 

@@ -15,6 +15,7 @@
 #include "data/tokens_json.h"
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/data/examples.h"
+#include "tests/unit/data/refusals.h"
 
 namespace cairn::data {
 namespace {
@@ -46,10 +47,6 @@ DataOptions OptionsFor(const std::string& path, int64_t length) {
           .input_shapes = {{length}},
           .input_types = {DType::kInt32},
           .table_rows = {300}};
-}
-
-std::string RefusalOf(const DataOptions& options) {
-  return std::string(LoadTrainingData(options).status().message());
 }
 
 TEST(LoadTokens, WindowsStepByTheirLengthAndTheTargetIsTheNextToken) {
@@ -119,26 +116,26 @@ TEST(LoadTokens, FaultsNameTheFileAndTheToken) {
   const TemporaryDirectory dir;
   DataOptions options = OptionsFor(dir.path(), 2);
   WriteText(dir / "train.bin", Tokens({1, 2, 300, 4}));
-  EXPECT_THAT(RefusalOf(options),
+  EXPECT_THAT(LoadRefusal(options),
               HasSubstr("train.bin: token 2 is 300, and the table of the model has ids from 0 to 299"));
   WriteText(dir / "train.bin", Tokens({1, 2, 3}) + "x");
-  EXPECT_THAT(RefusalOf(options),
+  EXPECT_THAT(LoadRefusal(options),
               HasSubstr("train.bin: has 7 bytes, not a multiple of the 2 of uint16 tokens"));
   WriteText(dir / "train.bin", Tokens({1, 2}));
-  EXPECT_THAT(RefusalOf(options), HasSubstr("train.bin: has 0 windows of 2 tokens and their next one"));
+  EXPECT_THAT(LoadRefusal(options), HasSubstr("train.bin: has 0 windows of 2 tokens and their next one"));
   WriteText(dir / "train.bin", Tokens({1, 2, 3}));
   options.label_threshold = 1;
-  EXPECT_THAT(RefusalOf(options),
+  EXPECT_THAT(LoadRefusal(options),
               HasSubstr("train.bin: --label_threshold: needs labels, but the targets are tokens"));
   options.label_threshold.reset();
   options.class_weights = {{1, 2}};
-  EXPECT_THAT(RefusalOf(options),
+  EXPECT_THAT(LoadRefusal(options),
               HasSubstr("train.bin: targets are tokens, which cannot have class weights"));
   options.path = dir / "ids.npy";
   WriteText(dir / "ids.npy", NpyOf("<i2", 3, Tokens({1, 0xFFFF, 2})));
-  EXPECT_THAT(RefusalOf(options), HasSubstr("ids.npy: token 1 is -1, not an id from 0 to 16777216"));
+  EXPECT_THAT(LoadRefusal(options), HasSubstr("ids.npy: token 1 is -1, not an id from 0 to 16777216"));
   WriteText(dir / "ids.npy", NpyOf("<f4", 3, std::string(12, '\0')));
-  EXPECT_THAT(RefusalOf(options),
+  EXPECT_THAT(LoadRefusal(options),
               HasSubstr("ids.npy: is float32 [3], but ids of tokens are integers along one axis"));
 }
 

@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/data/npz_files.h"
+#include "tests/unit/data/refusals.h"
 
 namespace cairn::data {
 namespace {
@@ -48,10 +49,6 @@ DataOptions OptionsFor(const TemporaryDirectory& dir) {
           .table_rows = {0, 1000, 1000}};
 }
 
-std::string RefusalOf(const DataOptions& options) {
-  return std::string(LoadTrainingData(options).status().message());
-}
-
 TEST(LoadTorchrecNpy, DaysAreOneSetAndTheLastIsTheValidationSet) {
   const TemporaryDirectory dir;
   WriteDay(dir, 2, 1, 2);
@@ -82,7 +79,7 @@ TEST(LoadTorchrecNpy, AGapOfDaysIsARemarkAndTwoFilesOfADayAreRefused) {
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_THAT(data->remarks, ElementsAre(HasSubstr("day_")));
   WriteText(dir / "day_01_dense.npy", Array<float>("<f4", 2, {1, 2}));
-  EXPECT_THAT(RefusalOf(OptionsFor(dir)),
+  EXPECT_THAT(LoadRefusal(OptionsFor(dir)),
               HasSubstr("day_01 and day_1 have the same number: remove one of them"));
 }
 
@@ -92,25 +89,25 @@ TEST(LoadTorchrecNpy, FaultsNameTheirFile) {
   DataOptions options = OptionsFor(dir);
   options.input_shapes[1] = {4};
   EXPECT_THAT(
-      RefusalOf(options),
+      LoadRefusal(options),
       HasSubstr(
           "day_0_dense.npy: input 'ids' of the model takes 4 values, but the sparse arrays have 3 columns"));
   options.input_shapes[1] = {3};
   options.input_names[2] = "C4";
-  EXPECT_THAT(RefusalOf(options),
+  EXPECT_THAT(LoadRefusal(options),
               HasSubstr("input 'C4' of the model takes 1 values, but the sparse arrays have 3"));
   options = OptionsFor(dir);
   WriteText(dir / "day_0_labels.npy", Array<int32_t>("<i4", 1, {1, 0, 1}));
-  EXPECT_THAT(RefusalOf(options), HasSubstr("day_0_dense.npy has 2 examples, but "));
+  EXPECT_THAT(LoadRefusal(options), HasSubstr("day_0_dense.npy has 2 examples, but "));
   std::filesystem::remove(dir / "day_0_labels.npy");
-  EXPECT_THAT(RefusalOf(options), HasSubstr("day_0_labels.npy"));
+  EXPECT_THAT(LoadRefusal(options), HasSubstr("day_0_labels.npy"));
   WriteDay(dir, 0, 1, 2);
   WriteText(dir / "day_0_sparse.npy", Array<float>("<f4", 3, {1, 2, 3, 4, 5, 6}));
-  EXPECT_THAT(RefusalOf(options),
+  EXPECT_THAT(LoadRefusal(options),
               HasSubstr("day_0_sparse.npy: is float32 [2,3], not integers [examples, columns]"));
   options.hash_ids = true;
   WriteDay(dir, 0, 1, 2);
-  EXPECT_THAT(RefusalOf(options), HasSubstr("hashing of ids applies to"));
+  EXPECT_THAT(LoadRefusal(options), HasSubstr("hashing of ids applies to"));
 }
 
 }  // namespace

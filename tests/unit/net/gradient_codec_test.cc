@@ -20,7 +20,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<float> Numbers(int64_t count) {
@@ -213,7 +213,7 @@ TEST_P(GradientCodecTest, TheLargestChunkFitsIntoOneFragmentOfADataStream) {
   EXPECT_LE(codec().MostBytes(cut, cut.count), 256 << 10);
 }
 
-v1::Chunk ChunkOf(v1::Encoding encoding, int64_t count, int32_t phase = 0) {
+v1::Chunk EncodedChunk(v1::Encoding encoding, int64_t count, int32_t phase = 0) {
   v1::Chunk chunk;
   chunk.set_encoding(encoding);
   chunk.set_count(count);
@@ -229,7 +229,7 @@ absl::Status Received(const v1::Chunk& chunk, const std::string& payload) {
 TEST_P(GradientCodecTest, AChunkMayComeInAnyRunsAndOtherSizesAreRefused) {
   const std::vector<float> variable = Numbers(700);
   const std::string payload = Encoded(codec(), variable, {0, 700}, 9);
-  const v1::Chunk chunk = ChunkOf(GetParam(), 700);
+  const v1::Chunk chunk = EncodedChunk(GetParam(), 700);
   const absl::Span<const char> all(payload);
   const absl::Span<const char> runs[] = {all.subspan(0, 3), all.subspan(3, 0), all.subspan(3, 10),
                                          all.subspan(13)};
@@ -248,11 +248,11 @@ TEST_P(GradientCodecTest, AChunkMayComeInAnyRunsAndOtherSizesAreRefused) {
 TEST_P(GradientCodecTest, AnImpossibleCountOrPhaseIsRefused) {
   const int64_t most = codec().chunk_elements();
   for (const int64_t count : {int64_t{0}, int64_t{-5}, most + 1, std::numeric_limits<int64_t>::max()}) {
-    EXPECT_THAT(Received(ChunkOf(GetParam(), count), "").message(), HasSubstr("a chunk of")) << count;
+    EXPECT_THAT(Received(EncodedChunk(GetParam(), count), "").message(), HasSubstr("a chunk of")) << count;
   }
   for (const int32_t phase :
        {-1, static_cast<int32_t>(codec().block_elements()), std::numeric_limits<int32_t>::max()}) {
-    EXPECT_THAT(Received(ChunkOf(GetParam(), 5, phase), "12345678").message(),
+    EXPECT_THAT(Received(EncodedChunk(GetParam(), 5, phase), "12345678").message(),
                 HasSubstr(" of a block: a chunk has 1 to "))
         << phase;
   }
@@ -260,19 +260,19 @@ TEST_P(GradientCodecTest, AnImpossibleCountOrPhaseIsRefused) {
 
 TEST(Int8, AnInvalidScaleIsRefused) {
   std::string payload = Encoded(Int8Codec(), Numbers(300), {0, 300}, 0);
-  for (const float scale : {kNan, kInfinity, -kInfinity, -1.0f}) {
+  for (const float scale : {kNan, kInf, -kInf, -1.0f}) {
     Put(payload, 4, scale);
-    EXPECT_THAT(Received(ChunkOf(v1::ENCODING_INT8, 300), payload).message(),
+    EXPECT_THAT(Received(EncodedChunk(v1::ENCODING_INT8, 300), payload).message(),
                 HasSubstr("the scale of block 1 cannot be"));
   }
 }
 
 TEST(OneBit, AMeanThatIsNotFiniteIsRefused) {
   std::string payload = Encoded(OneBitCodec(), Numbers(600), {0, 600}, 0);
-  for (const float mean : {kNan, kInfinity, -kInfinity}) {
+  for (const float mean : {kNan, kInf, -kInf}) {
     std::string bad = payload;
     Put(bad, 12, mean);
-    EXPECT_THAT(Received(ChunkOf(v1::ENCODING_ONEBIT, 600), bad).message(),
+    EXPECT_THAT(Received(EncodedChunk(v1::ENCODING_ONEBIT, 600), bad).message(),
                 HasSubstr("the means of block 1 cannot be"));
   }
 }
@@ -287,7 +287,7 @@ std::string Pairs(const std::vector<std::pair<uint32_t, float>>& pairs) {
 }
 
 TEST(TopK, IndicesOutOfRangeOutOfOrderOrDuplicateAreRefused) {
-  const v1::Chunk chunk = ChunkOf(v1::ENCODING_TOPK, 5);
+  const v1::Chunk chunk = EncodedChunk(v1::ENCODING_TOPK, 5);
   EXPECT_EQ(Received(chunk, Pairs({{0, 1}, {4, 2}})), absl::OkStatus());
   EXPECT_THAT(Received(chunk, Pairs({{0, 1}, {5, 2}})).message(),
               HasSubstr("index 5, but the number of elements is 5"));

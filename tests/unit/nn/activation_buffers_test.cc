@@ -81,17 +81,15 @@ TEST_F(ActivationBuffersTest, TheOutputOfTheModelIsKept) {
 
 // --- What the backward pass of a layer reads ---
 
-struct ReadCase {
+struct BackwardReadCase {
   std::string name, layer;
   std::string input;  // shape
   size_t inputs = 1;
 };
 
-std::ostream& operator<<(std::ostream& out, const ReadCase& of) {
-  return out << of.name;
-}
+void PrintTo(const BackwardReadCase& of, std::ostream* out) { *out << of.name; }
 
-std::string ModelOf(const ReadCase& of) {
+std::string ModelOf(const BackwardReadCase& of) {
   std::string layers, tensors;
   for (size_t i = 0; i < of.inputs; ++i) {
     absl::StrAppend(&layers, R"({"class_name": "InputLayer", "name": "x)", i, R"(", "config": {"name": "x)",
@@ -106,7 +104,7 @@ std::string ModelOf(const ReadCase& of) {
                       R"(]]}], "input_layers": [)", inputs, R"(], "output_layers": [["y", 0, 0]]}})");
 }
 
-class BackwardReadsTest : public testing::TestWithParam<ReadCase> {
+class BackwardReadsTest : public testing::TestWithParam<BackwardReadCase> {
  protected:
   using Memory = std::unique_ptr<kernels::DeviceMemory>;
 
@@ -225,51 +223,60 @@ TEST_P(BackwardReadsTest, OnCudaNothingElseIsRead) {
 INSTANTIATE_TEST_SUITE_P(
     , BackwardReadsTest,
     testing::Values(
-        ReadCase{"ReLU", R"("class_name": "ReLU", "config": {"name": "y"})", "5"},
-        ReadCase{"ReLU6", R"("class_name": "ReLU", "config": {"name": "y", "max_value": 6.0})", "5"},
-        ReadCase{"Gelu", R"("class_name": "Activation", "config": {"name": "y", "activation": "gelu"})", "5"},
-        ReadCase{"Softmax", R"("class_name": "Softmax", "config": {"name": "y"})", "5"},
-        ReadCase{"Dense", R"("class_name": "Dense", "config": {"name": "y", "units": 3})", "5"},
-        ReadCase{"Conv2D",
-                 R"("class_name": "Conv2D", "config": {"name": "y", "filters": 3, "kernel_size": 3})",
-                 "6, 5, 2"},
-        ReadCase{"BatchNormalization", R"("class_name": "BatchNormalization", "config": {"name": "y"})",
-                 "5, 4, 3"},
-        ReadCase{"LayerNormalization", R"("class_name": "LayerNormalization", "config": {"name": "y"})",
-                 "6, 4"},
-        ReadCase{"GroupNormalization",
-                 R"("class_name": "GroupNormalization", "config": {"name": "y", "groups": 2})", "5, 4, 4"},
-        ReadCase{
+        BackwardReadCase{"ReLU", R"("class_name": "ReLU", "config": {"name": "y"})", "5"},
+        BackwardReadCase{"ReLU6", R"("class_name": "ReLU", "config": {"name": "y", "max_value": 6.0})", "5"},
+        BackwardReadCase{"Gelu",
+                         R"("class_name": "Activation", "config": {"name": "y", "activation": "gelu"})", "5"},
+        BackwardReadCase{"Softmax", R"("class_name": "Softmax", "config": {"name": "y"})", "5"},
+        BackwardReadCase{"Dense", R"("class_name": "Dense", "config": {"name": "y", "units": 3})", "5"},
+        BackwardReadCase{"Conv2D",
+                         R"("class_name": "Conv2D", "config": {"name": "y", "filters": 3, "kernel_size": 3})",
+                         "6, 5, 2"},
+        BackwardReadCase{"BatchNormalization",
+                         R"("class_name": "BatchNormalization", "config": {"name": "y"})", "5, 4, 3"},
+        BackwardReadCase{"LayerNormalization",
+                         R"("class_name": "LayerNormalization", "config": {"name": "y"})", "6, 4"},
+        BackwardReadCase{"GroupNormalization",
+                         R"("class_name": "GroupNormalization", "config": {"name": "y", "groups": 2})",
+                         "5, 4, 4"},
+        BackwardReadCase{
             "LayerScale",
             R"("class_name": "LayerScale", "config": {"name": "y", "projection_dim": 4, "init_values": 0.5})",
             "6, 4"},
-        ReadCase{"Dropout", R"("class_name": "Dropout", "config": {"name": "y", "rate": 0.5})", "6"},
-        ReadCase{"MaxPooling2D", R"("class_name": "MaxPooling2D", "config": {"name": "y"})", "6, 4, 3"},
-        ReadCase{"AveragePooling2D", R"("class_name": "AveragePooling2D", "config": {"name": "y"})",
-                 "6, 4, 3"},
-        ReadCase{"GlobalMaxPooling2D", R"("class_name": "GlobalMaxPooling2D", "config": {"name": "y"})",
-                 "6, 4, 3"},
-        ReadCase{"GlobalAveragePooling2D",
-                 R"("class_name": "GlobalAveragePooling2D", "config": {"name": "y"})", "6, 4, 3"},
-        ReadCase{"ZeroPadding2D", R"("class_name": "ZeroPadding2D", "config": {"name": "y"})", "6, 4, 3"},
-        ReadCase{"Cropping2D", R"("class_name": "Cropping2D", "config": {"name": "y", "cropping": 1})",
-                 "6, 4, 3"},
-        ReadCase{"UpSampling2D", R"("class_name": "UpSampling2D", "config": {"name": "y"})", "3, 4, 3"},
-        ReadCase{"Permute", R"("class_name": "Permute", "config": {"name": "y", "dims": [2, 1]})", "3, 4"},
-        ReadCase{"RepeatVector", R"("class_name": "RepeatVector", "config": {"name": "y", "n": 3})", "4"},
-        ReadCase{"Rescaling", R"("class_name": "Rescaling", "config": {"name": "y", "scale": 2.0})", "4"},
-        ReadCase{
+        BackwardReadCase{"Dropout", R"("class_name": "Dropout", "config": {"name": "y", "rate": 0.5})", "6"},
+        BackwardReadCase{"MaxPooling2D", R"("class_name": "MaxPooling2D", "config": {"name": "y"})",
+                         "6, 4, 3"},
+        BackwardReadCase{"AveragePooling2D", R"("class_name": "AveragePooling2D", "config": {"name": "y"})",
+                         "6, 4, 3"},
+        BackwardReadCase{"GlobalMaxPooling2D",
+                         R"("class_name": "GlobalMaxPooling2D", "config": {"name": "y"})", "6, 4, 3"},
+        BackwardReadCase{"GlobalAveragePooling2D",
+                         R"("class_name": "GlobalAveragePooling2D", "config": {"name": "y"})", "6, 4, 3"},
+        BackwardReadCase{"ZeroPadding2D", R"("class_name": "ZeroPadding2D", "config": {"name": "y"})",
+                         "6, 4, 3"},
+        BackwardReadCase{"Cropping2D",
+                         R"("class_name": "Cropping2D", "config": {"name": "y", "cropping": 1})", "6, 4, 3"},
+        BackwardReadCase{"UpSampling2D", R"("class_name": "UpSampling2D", "config": {"name": "y"})",
+                         "3, 4, 3"},
+        BackwardReadCase{"Permute", R"("class_name": "Permute", "config": {"name": "y", "dims": [2, 1]})",
+                         "3, 4"},
+        BackwardReadCase{"RepeatVector", R"("class_name": "RepeatVector", "config": {"name": "y", "n": 3})",
+                         "4"},
+        BackwardReadCase{"Rescaling", R"("class_name": "Rescaling", "config": {"name": "y", "scale": 2.0})",
+                         "4"},
+        BackwardReadCase{
             "EinsumDense",
             R"("class_name": "EinsumDense", "config": {"name": "y", "equation": "abc,cd->abd", "output_shape": [5, 3]})",
             "5, 4"},
-        ReadCase{"GaussianNoise", R"("class_name": "GaussianNoise", "config": {"name": "y", "stddev": 0.5})",
-                 "5"},
-        ReadCase{"BatchNormalizationOfRows",
-                 R"("class_name": "BatchNormalization", "config": {"name": "y", "axis": 1})", "5, 4, 3"},
-        ReadCase{"Add", R"("class_name": "Add", "config": {"name": "y"})", "4", 3},
-        ReadCase{"Multiply", R"("class_name": "Multiply", "config": {"name": "y"})", "4", 2},
-        ReadCase{"Concatenate", R"("class_name": "Concatenate", "config": {"name": "y"})", "4", 2}),
-    [](const testing::TestParamInfo<ReadCase>& info) { return info.param.name; });
+        BackwardReadCase{"GaussianNoise",
+                         R"("class_name": "GaussianNoise", "config": {"name": "y", "stddev": 0.5})", "5"},
+        BackwardReadCase{"BatchNormalizationOfRows",
+                         R"("class_name": "BatchNormalization", "config": {"name": "y", "axis": 1})",
+                         "5, 4, 3"},
+        BackwardReadCase{"Add", R"("class_name": "Add", "config": {"name": "y"})", "4", 3},
+        BackwardReadCase{"Multiply", R"("class_name": "Multiply", "config": {"name": "y"})", "4", 2},
+        BackwardReadCase{"Concatenate", R"("class_name": "Concatenate", "config": {"name": "y"})", "4", 2}),
+    [](const testing::TestParamInfo<BackwardReadCase>& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace cairn::nn

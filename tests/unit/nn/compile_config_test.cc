@@ -25,7 +25,7 @@ MATCHER_P3(IsMetric, class_name, name, weighted, "") {
          arg.weighted == weighted;
 }
 
-std::string FaultOf(const char* text) {
+std::string CompileFault(const char* text) {
   return std::string(Parse(text).status().message());
 }
 
@@ -72,9 +72,9 @@ TEST(CompileConfig, Keras2ConfigsAreRead) {
 }
 
 TEST(CompileConfig, CustomFunctionsAndClassesAreRefused) {
-  EXPECT_EQ(FaultOf(R"({"loss": {"class_name": "BinaryCrossentropy", "config": {"fn": "mine"}}})"),
+  EXPECT_EQ(CompileFault(R"({"loss": {"class_name": "BinaryCrossentropy", "config": {"fn": "mine"}}})"),
             "loss: fn: \"mine\" is not supported");
-  EXPECT_THAT(FaultOf(R"({"optimizer": {"module": "lab", "class_name": "Adam", "config": {}}})"),
+  EXPECT_THAT(CompileFault(R"({"optimizer": {"module": "lab", "class_name": "Adam", "config": {}}})"),
               HasSubstr("optimizer: is a custom class of module 'lab'"));
 }
 
@@ -108,7 +108,7 @@ TEST(CompileConfig, AMetricKeepsItsOptions) {
 
 TEST(CompileConfig, NonScalarMetricOptionsAreRefusedNamingTheClass) {
   EXPECT_THAT(
-      FaultOf(R"({"metrics": [{"class_name": "Precision", "config": {"thresholds": [0.4, 0.9]}}]})"),
+      CompileFault(R"({"metrics": [{"class_name": "Precision", "config": {"thresholds": [0.4, 0.9]}}]})"),
       HasSubstr("metrics: \"Precision\": thresholds: [0.4,0.9] is not supported, only one number: list "
                 "the metric once for each threshold"));
 }
@@ -139,27 +139,29 @@ TEST(CompileConfig, ASchedulesConfigMayHaveLists) {
 }
 
 TEST(CompileConfig, ErrorsInAScheduleNameTheirPath) {
-  EXPECT_THAT(FaultOf(R"({"optimizer": {"class_name": "Adam", "config": {"learning_rate":
+  EXPECT_THAT(CompileFault(R"({"optimizer": {"class_name": "Adam", "config": {"learning_rate":
                           {"class_name": "ExponentialDecay", "config": {"decay_steps": "many"}}}}})"),
               HasSubstr("optimizer: learning_rate: decay_steps: \"many\" is not supported"));
-  EXPECT_THAT(FaultOf(R"({"optimizer": {"class_name": "Adam", "config": {"learning_rate": {"rate": 1}}}})"),
-              HasSubstr("optimizer: learning_rate: expected a name or an object with class_name"));
+  EXPECT_THAT(
+      CompileFault(R"({"optimizer": {"class_name": "Adam", "config": {"learning_rate": {"rate": 1}}}})"),
+      HasSubstr("optimizer: learning_rate: expected a name or an object with class_name"));
 }
 
 TEST(CompileConfig, AListOutsideAScheduleIsRefused) {
-  EXPECT_THAT(FaultOf(R"({"optimizer": {"class_name": "Adam", "config": {"beta_1": [0.9]}}})"),
+  EXPECT_THAT(CompileFault(R"({"optimizer": {"class_name": "Adam", "config": {"beta_1": [0.9]}}})"),
               HasSubstr("optimizer: beta_1: ["));
 }
 
 TEST(CompileConfig, UnsupportedOptionsAreRefused) {
   EXPECT_THAT(
-      FaultOf(R"({"loss": {"class_name": "SparseCategoricalCrossentropy", "config": {"reduction": "sum"}}})"),
+      CompileFault(
+          R"({"loss": {"class_name": "SparseCategoricalCrossentropy", "config": {"reduction": "sum"}}})"),
       HasSubstr("loss: reduction: \"sum\" is not supported, only \"sum_over_batch_size\""));
-  EXPECT_THAT(FaultOf(R"({"loss_weights": [0.5, "a"]})"),
+  EXPECT_THAT(CompileFault(R"({"loss_weights": [0.5, "a"]})"),
               HasSubstr("loss_weights: expected a list of numbers or a dictionary"));
-  EXPECT_THAT(FaultOf(R"({"loss": ["a", 3]})"),
+  EXPECT_THAT(CompileFault(R"({"loss": ["a", 3]})"),
               HasSubstr("loss: expected a name or an object with class_name"));
-  EXPECT_THAT(FaultOf(R"({"optimiser": "adam"})"), HasSubstr("optimiser: unknown field"));
+  EXPECT_THAT(CompileFault(R"({"optimiser": "adam"})"), HasSubstr("optimiser: unknown field"));
 }
 
 TEST(CompileConfig, ErrorsNameTheFileAndTheSection) {

@@ -19,7 +19,7 @@ std::string Images() {
                          {"class_name": "GlobalAveragePooling2D"})");
 }
 
-std::string FaultOf(const InputSizes& sizes) {
+std::string SizeFault(const InputSizes& sizes) {
   return std::string(Model::FromJson(Images(), "m", sizes).status().message());
 }
 
@@ -47,22 +47,22 @@ TEST(InputSizes, AreThoseOfTheDataIfNotGiven) {
   EXPECT_EQ(Model::FromJson(Images(), "m", {.given = {{"", {8, 9, 3}}}, .in_data = in_data})->input_shape(),
             (Shape{8, 9, 3}));
   EXPECT_THAT(
-      FaultOf({.in_data = [] { return absl::StatusOr<Shape>(absl::NotFoundError("no files")); }}),
+      SizeFault({.in_data = [] { return absl::StatusOr<Shape>(absl::NotFoundError("no files")); }}),
       HasSubstr(
           "input 'image' is of any size, which --input_shape can fix, and the data does not: no files"));
   EXPECT_THAT(
-      FaultOf({.in_data = [] { return absl::StatusOr<Shape>(Shape{6, 7}); }}),
+      SizeFault({.in_data = [] { return absl::StatusOr<Shape>(Shape{6, 7}); }}),
       HasSubstr("--data_dir: examples of shape [6,7,1] do not fit input 'image', which is [null,null,3]"));
 }
 
 TEST(InputSizes, FaultsNameTheFlag) {
-  EXPECT_THAT(FaultOf({}),
+  EXPECT_THAT(SizeFault({}),
               HasSubstr("batch_shape: [null,null,null,3]: the size of axis 1 is not fixed: give the shape "
                         "of an example with --input_shape, such as --input_shape 224,224,3"));
   EXPECT_THAT(
-      FaultOf({.given = {{"", {8, 8, 1}}}}),
+      SizeFault({.given = {{"", {8, 8, 1}}}}),
       HasSubstr("--input_shape: examples of shape [8,8,1] do not fit input 'image', which is [null,null,3]"));
-  EXPECT_THAT(FaultOf({.given = {{"mask", {8, 8, 1}}}}),
+  EXPECT_THAT(SizeFault({.given = {{"mask", {8, 8, 1}}}}),
               HasSubstr("--input_shape: no input 'mask': the model has image"));
 }
 

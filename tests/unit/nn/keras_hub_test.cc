@@ -85,10 +85,10 @@ TEST_P(KerasHub, OutputsAndLossesOfThreeStepsAreThoseOfKerasHub) {
 
 TEST(KerasHubModels, TasksOnOtherBackbonesAreRefused) {
   const auto fault = [](const char* task, const char* backbone) {
-    const std::string json =
+    const std::string text =
         absl::StrCat(R"({"class_name": ")", task, R"(", "registered_name": "keras_hub>)", task,
                      R"(", "config": {"name": "t", "num_classes": 2, "backbone": )", backbone, "}}");
-    return std::string(Model::FromJson(json, "m").status().message());
+    return std::string(Model::FromJson(text, "m").status().message());
   };
   EXPECT_THAT(fault("GPT2CausalLM", R"({"class_name": "GemmaBackbone", "config": {}})"),
               HasSubstr("backbone: expected GPT2Backbone or LlamaBackbone, got \"GemmaBackbone\""));

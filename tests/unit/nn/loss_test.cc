@@ -13,7 +13,7 @@ namespace {
 using kernels::LossKind;
 using ::testing::HasSubstr;
 
-std::string FaultOf(const KerasObject& loss) {
+std::string LossFault(const KerasObject& loss) {
   return std::string(ParseLoss(loss).status().message());
 }
 
@@ -88,9 +88,9 @@ TEST(ParseLoss, FocalLossesHaveOptions) {
   EXPECT_EQ(categorical->class_alphas, (std::vector<float>{0.5f, 0.25f, 1}));
   EXPECT_EQ(std::string(CheckOutput(*categorical, {4}).message()),
             "loss CategoricalFocalCrossentropy: alpha: a list of 3 numbers does not fit 4 classes");
-  EXPECT_EQ(FaultOf({.class_name = "CategoricalFocalCrossentropy", .config = {{"gamma", -1}}}),
+  EXPECT_EQ(LossFault({.class_name = "CategoricalFocalCrossentropy", .config = {{"gamma", -1}}}),
             "loss CategoricalFocalCrossentropy: gamma -1: expected a number of at least 0");
-  EXPECT_EQ(FaultOf({.class_name = "BinaryFocalCrossentropy", .lists = {{"alpha", {0.5, 0.5}}}}),
+  EXPECT_EQ(LossFault({.class_name = "BinaryFocalCrossentropy", .lists = {{"alpha", {0.5, 0.5}}}}),
             "loss BinaryFocalCrossentropy: alpha: [0.5,0.5] is not supported");
 }
 
@@ -109,9 +109,9 @@ TEST(ParseLoss, LossesOfBoxesHaveAFormat) {
     EXPECT_EQ(loss->kind, LossKind::kCiou);
     EXPECT_EQ(loss->box_format, format) << name;
   }
-  EXPECT_EQ(FaultOf({.class_name = "CIoULoss"}),
+  EXPECT_EQ(LossFault({.class_name = "CIoULoss"}),
             "loss CIoULoss: bounding_box_format is missing: write it into the config, if the class does not");
-  EXPECT_EQ(FaultOf({.class_name = "GIoULoss", .texts = {{"bounding_box_format", "coco"}}}),
+  EXPECT_EQ(LossFault({.class_name = "GIoULoss", .texts = {{"bounding_box_format", "coco"}}}),
             "loss GIoULoss: bounding_box_format: \"coco\" is not supported; supported: xyxy, yxyx, xywh, "
             "center_xywh and center_yxhw, also after rel_");
 }
@@ -126,12 +126,12 @@ TEST(ParseLoss, TheLossOfTheIntersectionHasModes) {
             kernels::IouMode::kQuadratic);
   EXPECT_EQ(ParseLoss(iou({{"axis", "no_reduction"}})).value().iou_mode, kernels::IouMode::kLog)
       << "Keras' default";
-  EXPECT_EQ(FaultOf(iou({{"mode", "cubic"}})),
+  EXPECT_EQ(LossFault(iou({{"mode", "cubic"}})),
             "loss IoULoss: mode: \"cubic\": expected linear, quadratic or log");
-  EXPECT_EQ(FaultOf(iou({})),
+  EXPECT_EQ(LossFault(iou({})),
             "loss IoULoss: mode: \"log\" of the mean over the batch is not supported; set axis to "
             "\"no_reduction\", for the mean of the losses of boxes");
-  EXPECT_EQ(FaultOf({.class_name = "Huber", .texts = {{"mode", "log"}}}),
+  EXPECT_EQ(LossFault({.class_name = "Huber", .texts = {{"mode", "log"}}}),
             "loss Huber: mode: \"log\" is not supported");
 }
 
@@ -145,27 +145,27 @@ TEST(CheckOutput, BoxesHaveFourNumbers) {
 
 TEST(ParseLoss, AnotherLossIsRefusedWithTheSupportedOnes) {
   EXPECT_EQ(
-      FaultOf({.class_name = "Poisson"}),
+      LossFault({.class_name = "Poisson"}),
       "loss 'Poisson' is not supported; supported: SparseCategoricalCrossentropy, "
       "CategoricalCrossentropy, BinaryCrossentropy, MeanSquaredError, MeanAbsoluteError, Huber, "
       "InBatchSoftmax, CategoricalFocalCrossentropy, BinaryFocalCrossentropy, IoULoss, GIoULoss, CIoULoss");
 }
 
 TEST(ParseLoss, UnsupportedOptionsAreRefusedByName) {
-  EXPECT_EQ(FaultOf({.class_name = "SparseCategoricalCrossentropy", .config = {{"label_smoothing", 0.5}}}),
+  EXPECT_EQ(LossFault({.class_name = "SparseCategoricalCrossentropy", .config = {{"label_smoothing", 0.5}}}),
             "loss SparseCategoricalCrossentropy: label_smoothing 0.5 is not supported");
-  EXPECT_EQ(FaultOf({.class_name = "mse", .config = {{"from_logits", 1}}}),
+  EXPECT_EQ(LossFault({.class_name = "mse", .config = {{"from_logits", 1}}}),
             "loss MeanSquaredError: from_logits 1 is not supported");
-  EXPECT_EQ(FaultOf({.class_name = "bce", .config = {{"axis", 1}}}),
+  EXPECT_EQ(LossFault({.class_name = "bce", .config = {{"axis", 1}}}),
             "loss BinaryCrossentropy: axis 1 is not supported");
 }
 
 TEST(ParseLoss, OptionsOutOfRangeAreRefusedByName) {
-  EXPECT_THAT(FaultOf({.class_name = "CategoricalCrossentropy", .config = {{"label_smoothing", 2}}}),
+  EXPECT_THAT(LossFault({.class_name = "CategoricalCrossentropy", .config = {{"label_smoothing", 2}}}),
               HasSubstr("loss CategoricalCrossentropy: label_smoothing 2: expected a number from 0 to 1"));
-  EXPECT_THAT(FaultOf({.class_name = "Huber", .config = {{"delta", -1}}}),
+  EXPECT_THAT(LossFault({.class_name = "Huber", .config = {{"delta", -1}}}),
               HasSubstr("loss Huber: delta -1: expected a number above 0"));
-  EXPECT_THAT(FaultOf({.class_name = "InBatchSoftmax", .config = {{"temperature", 0}}}),
+  EXPECT_THAT(LossFault({.class_name = "InBatchSoftmax", .config = {{"temperature", 0}}}),
               HasSubstr("loss InBatchSoftmax: temperature 0: expected a number above 0"));
 }
 

@@ -54,7 +54,7 @@ double ValueOf(const KerasObject& metric, const Examples& examples) {
   return std::nan("");
 }
 
-std::string FaultOf(const KerasObject& metric, LossKind loss = LossKind::kBinaryCrossentropy) {
+std::string MetricFault(const KerasObject& metric, LossKind loss = LossKind::kBinaryCrossentropy) {
   return std::string(ParseMetrics({{{metric}}}, {.kind = loss}, {3}).status().message());
 }
 
@@ -68,7 +68,7 @@ std::vector<std::string> NamesOf(const std::vector<CompiledMetric>& compiled, Lo
   return names;
 }
 
-constexpr double kTolerance = 1e-6;
+constexpr double kMetricTolerance = 1e-6;
 
 // keras/src/metrics/accuracy_metrics_test.py
 
@@ -92,9 +92,9 @@ TEST(Accuracy, CategoricalAccuracyMatchesKeras) {
   EXPECT_EQ(ValueOf({.class_name = "TopKCategoricalAccuracy", .config = {{"k", 1}}}, examples), 0.5);
   EXPECT_EQ(ValueOf({.class_name = "TopKCategoricalAccuracy", .config = {{"k", 2}}}, examples), 1);
   examples.weights = {0.7f, 0.3f};
-  EXPECT_NEAR(ValueOf(MetricOfName("categorical_accuracy"), examples), 0.3, kTolerance);
+  EXPECT_NEAR(ValueOf(MetricOfName("categorical_accuracy"), examples), 0.3, kMetricTolerance);
   EXPECT_NEAR(ValueOf({.class_name = "TopKCategoricalAccuracy", .config = {{"k", 1}}}, examples), 0.3,
-              kTolerance);
+              kMetricTolerance);
 }
 
 TEST(Accuracy, SparseCategoricalAccuracyMatchesKeras) {
@@ -105,8 +105,8 @@ TEST(Accuracy, SparseCategoricalAccuracyMatchesKeras) {
   EXPECT_EQ(ValueOf(top, examples), 0.5);
   EXPECT_EQ(ValueOf({.class_name = "SparseTopKCategoricalAccuracy"}, examples), 1) << "k is 5";
   examples.weights = {0.7f, 0.3f};
-  EXPECT_NEAR(ValueOf(MetricOfName("accuracy"), examples), 0.3, kTolerance);
-  EXPECT_NEAR(ValueOf(top, examples), 0.3, kTolerance);
+  EXPECT_NEAR(ValueOf(MetricOfName("accuracy"), examples), 0.3, kMetricTolerance);
+  EXPECT_NEAR(ValueOf(top, examples), 0.3, kMetricTolerance);
 }
 
 // The expected values are those of Keras 3.15: m.update_state(targets, outputs, weights); m.result()
@@ -124,40 +124,40 @@ TEST(IntersectionOverUnion, MatchesKeras) {
   };
   const std::map<std::string, double> written = {
       {"num_classes", 3}, {"sparse_y_true", 1}, {"sparse_y_pred", 0}, {"axis", -1}};
-  EXPECT_NEAR(ValueOf(iou("MeanIoU", written), examples), 0.55555558, kTolerance);
-  EXPECT_NEAR(ValueOf(MetricOfName("mean_io_u"), examples), 0.55555558, kTolerance);
-  EXPECT_NEAR(ValueOf(iou("IoU", written, {0, 2}), examples), 0.66666669, kTolerance);
-  EXPECT_NEAR(ValueOf(iou("MeanIoU", {{"ignore_class", 1}}), examples), 0.5, kTolerance);
+  EXPECT_NEAR(ValueOf(iou("MeanIoU", written), examples), 0.55555558, kMetricTolerance);
+  EXPECT_NEAR(ValueOf(MetricOfName("mean_io_u"), examples), 0.55555558, kMetricTolerance);
+  EXPECT_NEAR(ValueOf(iou("IoU", written, {0, 2}), examples), 0.66666669, kMetricTolerance);
+  EXPECT_NEAR(ValueOf(iou("MeanIoU", {{"ignore_class", 1}}), examples), 0.5, kMetricTolerance);
   Examples unlabelled = examples;
   for (float& label : unlabelled.targets) label = label == 1 ? -1 : label;
-  EXPECT_NEAR(ValueOf(iou("MeanIoU", {{"ignore_class", -1}}), unlabelled), 0.5, kTolerance);
+  EXPECT_NEAR(ValueOf(iou("MeanIoU", {{"ignore_class", -1}}), unlabelled), 0.5, kMetricTolerance);
   examples.weights = {1, 0.5f, 2};
-  EXPECT_NEAR(ValueOf(iou("MeanIoU", written), examples), 0.57671958, kTolerance);
+  EXPECT_NEAR(ValueOf(iou("MeanIoU", written), examples), 0.57671958, kMetricTolerance);
 
   Examples shares = {LossKind::kCategoricalCrossentropy, {2, 3}, examples.outputs, {}};
   for (const float label : examples.targets) {
     for (int kind = 0; kind < 3; ++kind)
       shares.targets.push_back(label == static_cast<float>(kind) ? 1.0f : 0.0f);
   }
-  EXPECT_NEAR(ValueOf(iou("OneHotMeanIoU", {}), shares), 0.55555558, kTolerance);
-  EXPECT_NEAR(ValueOf(iou("OneHotIoU", {{"num_classes", 3}}, {1}), shares), 0.33333331, kTolerance);
+  EXPECT_NEAR(ValueOf(iou("OneHotMeanIoU", {}), shares), 0.55555558, kMetricTolerance);
+  EXPECT_NEAR(ValueOf(iou("OneHotIoU", {{"num_classes", 3}}, {1}), shares), 0.33333331, kMetricTolerance);
 
   const Examples binary = {LossKind::kBinaryCrossentropy, {1}, {0.9f, 0.5f, 0.1f, 0.7f}, {1, 0, 0, 0}};
-  EXPECT_NEAR(ValueOf(iou("BinaryIoU", {}, {0, 1}), binary), 0.33333334, kTolerance);
-  EXPECT_NEAR(ValueOf(iou("BinaryIoU", {{"threshold", 0.6}}, {1}), binary), 0.5, kTolerance);
+  EXPECT_NEAR(ValueOf(iou("BinaryIoU", {}, {0, 1}), binary), 0.33333334, kMetricTolerance);
+  EXPECT_NEAR(ValueOf(iou("BinaryIoU", {{"threshold", 0.6}}, {1}), binary), 0.5, kMetricTolerance);
 }
 
 TEST(IntersectionOverUnion, FaultsNameTheOption) {
   const LossKind sparse = LossKind::kSparseCategoricalCrossentropy;
-  EXPECT_THAT(FaultOf({.class_name = "MeanIoU", .config = {{"num_classes", 4}}}, sparse),
+  EXPECT_THAT(MetricFault({.class_name = "MeanIoU", .config = {{"num_classes", 4}}}, sparse),
               HasSubstr("num_classes 4: the outputs have 3 classes"));
-  EXPECT_THAT(FaultOf({.class_name = "MeanIoU", .config = {{"sparse_y_pred", 1}}}, sparse),
+  EXPECT_THAT(MetricFault({.class_name = "MeanIoU", .config = {{"sparse_y_pred", 1}}}, sparse),
               HasSubstr("sparse_y_pred 1 is not supported"));
-  EXPECT_THAT(FaultOf({.class_name = "IoU", .lists = {{"target_class_ids", {3}}}}, sparse),
+  EXPECT_THAT(MetricFault({.class_name = "IoU", .lists = {{"target_class_ids", {3}}}}, sparse),
               HasSubstr("target_class_ids [3] is not supported"));
-  EXPECT_THAT(FaultOf({.class_name = "MeanIoU", .lists = {{"target_class_ids", {1}}}}, sparse),
+  EXPECT_THAT(MetricFault({.class_name = "MeanIoU", .lists = {{"target_class_ids", {1}}}}, sparse),
               HasSubstr("target_class_ids [1] is not supported"));
-  EXPECT_THAT(FaultOf({.class_name = "MeanIoU"}), HasSubstr("metric 'MeanIoU' needs class indices"));
+  EXPECT_THAT(MetricFault({.class_name = "MeanIoU"}), HasSubstr("metric 'MeanIoU' needs class indices"));
 }
 
 // The expected values are those of keras_hub 0.32.
@@ -167,15 +167,15 @@ TEST(Perplexity, MatchesKerasHub) {
                        {1, 2, 0.5f, 0, -1, 3, 2, 2, 2, 0.25f, 4, -2},
                        {1, 2, 0, 0}};
   const KerasObject of_logits = {.class_name = "Perplexity", .config = {{"from_logits", 1}}};
-  EXPECT_NEAR(ValueOf(of_logits, examples), 3.86179614, kTolerance);
+  EXPECT_NEAR(ValueOf(of_logits, examples), 3.86179614, kMetricTolerance);
   const KerasObject masked = {.class_name = "Perplexity",
                               .config = {{"from_logits", 1}, {"mask_token_id", 0}}};
-  EXPECT_NEAR(ValueOf(masked, examples), 1.30359566, kTolerance);
+  EXPECT_NEAR(ValueOf(masked, examples), 1.30359566, kMetricTolerance);
   examples.weights = {1, 3};
-  EXPECT_NEAR(ValueOf(of_logits, examples), 6.64679813, kTolerance);
+  EXPECT_NEAR(ValueOf(of_logits, examples), 6.64679813, kMetricTolerance);
   examples.weights = {};
   examples.outputs = {0.5f, 0.3f, 0.2f, 0, 0, 1, 0.2f, 0.2f, 0.4f, 1, 0, 0};
-  EXPECT_NEAR(ValueOf(MetricOfName("perplexity"), examples), 1.91088569, kTolerance);
+  EXPECT_NEAR(ValueOf(MetricOfName("perplexity"), examples), 1.91088569, kMetricTolerance);
 }
 
 TEST(Perplexity, TakesLogitsIfTheLossDoes) {
@@ -187,7 +187,7 @@ TEST(Perplexity, TakesLogitsIfTheLossDoes) {
   EXPECT_TRUE((*specs)[0].params.from_logits);
   EXPECT_FALSE((*specs)[1].params.from_logits) << "the option is given";
   EXPECT_EQ((*specs)[0].better, Better::kLower);
-  EXPECT_THAT(FaultOf(MetricOfName("perplexity")), HasSubstr("needs class indices"));
+  EXPECT_THAT(MetricFault(MetricOfName("perplexity")), HasSubstr("needs class indices"));
 }
 
 TEST(Accuracy, TheFirstOfEqualOutputsIsThePrediction) {
@@ -238,11 +238,11 @@ TEST(Error, AgreesWithKeras) {
                        {0, 0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1, 1, 1},
                        {0, 1, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1}};
   for (const char* name : {"mse", "mae", "MeanSquaredError", "mean_absolute_error"}) {
-    EXPECT_NEAR(ValueOf(MetricOfName(name), examples), 0.5, kTolerance) << name;
+    EXPECT_NEAR(ValueOf(MetricOfName(name), examples), 0.5, kMetricTolerance) << name;
   }
   examples.weights = {1, 1.5, 2, 2.5};
   for (const char* name : {"mse", "mae"}) {
-    EXPECT_NEAR(ValueOf(MetricOfName(name), examples), 0.54285714, kTolerance) << name;
+    EXPECT_NEAR(ValueOf(MetricOfName(name), examples), 0.54285714, kMetricTolerance) << name;
   }
 }
 
@@ -250,7 +250,7 @@ TEST(Error, TheRootIsTakenOfTheWholeMean) {
   Examples examples = {LossKind::kMeanSquaredError, {2}, {1, 1, 0, 0}, {0, 1, 0, 0}};
   EXPECT_EQ(ValueOf({.class_name = "RootMeanSquaredError"}, examples), 0.5);
   examples.weights = {1, 0};
-  EXPECT_NEAR(ValueOf({.class_name = "RootMeanSquaredError"}, examples), 0.70710677, kTolerance);
+  EXPECT_NEAR(ValueOf({.class_name = "RootMeanSquaredError"}, examples), 0.70710677, kMetricTolerance);
 }
 
 // keras/src/metrics/confusion_metrics_test.py
@@ -259,7 +259,7 @@ TEST(Precision, AgreesWithKeras) {
   const KerasObject precision = {.class_name = "Precision"};
   const LossKind binary = LossKind::kBinaryCrossentropy;
   EXPECT_EQ(ValueOf(precision, {binary, {1}, {1, 0, 1, 0}, {0, 1, 1, 0}}), 0.5);
-  EXPECT_NEAR(ValueOf(precision, {binary, {1}, {1, 0, 1, 1}, {0, 1, 1, 1}}), 0.6666667, kTolerance);
+  EXPECT_NEAR(ValueOf(precision, {binary, {1}, {1, 0, 1, 1}, {0, 1, 1, 1}}), 0.6666667, kMetricTolerance);
   EXPECT_EQ(ValueOf(precision, {binary, {1}, {1, 0, 1, 1}, {0, 1, 1, 1}, {0, 0, 1, 0}}), 1);
   EXPECT_EQ(
       ValueOf(precision,
@@ -273,7 +273,7 @@ TEST(Precision, AgreesWithKeras) {
 TEST(Recall, AgreesWithKeras) {
   const KerasObject recall = {.class_name = "Recall"};
   const LossKind binary = LossKind::kBinaryCrossentropy;
-  EXPECT_NEAR(ValueOf(recall, {binary, {1}, {1, 0, 1, 1}, {0, 1, 1, 1}}), 0.6666667, kTolerance);
+  EXPECT_NEAR(ValueOf(recall, {binary, {1}, {1, 0, 1, 1}, {0, 1, 1, 1}}), 0.6666667, kMetricTolerance);
   EXPECT_EQ(ValueOf(recall, {binary, {1}, {1, 0, 1, 1}, {0, 1, 1, 1}, {0, 0, 1, 0}}), 1);
   EXPECT_EQ(ValueOf(recall, {binary, {1}, {0, 0, 0, 0}, {0, 0, 0, 0}}), 0);
 }
@@ -312,7 +312,7 @@ TEST_F(AucTest, ThreeThresholdsMatchKeras) {
   const KerasObject auc = {.class_name = "AUC", .config = {{"num_thresholds", 3}}};
   EXPECT_EQ(ValueOf(auc, examples_), 0.75);
   examples_.weights = weights_;
-  EXPECT_NEAR(ValueOf(auc, examples_), (1 + 4.0 / 7) / 2, kTolerance);
+  EXPECT_NEAR(ValueOf(auc, examples_), (1 + 4.0 / 7) / 2, kMetricTolerance);
 }
 
 TEST_F(AucTest, LogitsGiveTheAreaOfTheirProbabilities) {
@@ -325,11 +325,12 @@ TEST_F(AucTest, PrecisionRecallAreaMatchesKeras) {
   examples_.weights = weights_;
   const KerasObject auc = {
       .class_name = "AUC", .config = {{"num_thresholds", 3}}, .texts = {{"curve", "PR"}}};
-  EXPECT_NEAR(ValueOf(auc, examples_), (0.5 * (3 + 2 * std::log(2.5)) + 4) / 7, kTolerance);
+  EXPECT_NEAR(ValueOf(auc, examples_), (0.5 * (3 + 2 * std::log(2.5)) + 4) / 7, kMetricTolerance);
 }
 
 TEST_F(AucTest, TwoHundredThresholdsAreNearlyExact) {
-  EXPECT_NEAR(ValueOf(keras_default_, examples_), 0.75, kTolerance) << "three of four pairs are in order";
+  EXPECT_NEAR(ValueOf(keras_default_, examples_), 0.75, kMetricTolerance)
+      << "three of four pairs are in order";
   examples_.outputs = examples_.targets;
   EXPECT_EQ(ValueOf(keras_default_, examples_), 1);
 }
@@ -492,15 +493,15 @@ TEST(ScoreCounts, BeyondItsLimitScoresAreRounded) {
 TEST(Crossentropy, AgreesWithKeras) {
   Examples examples = {LossKind::kBinaryCrossentropy, {2}, {0.6f, 0.4f, 0.4f, 0.6f}, {0, 1, 0, 0}};
   for (const char* name : {"BinaryCrossentropy", "binary_crossentropy", "bce"}) {
-    EXPECT_NEAR(ValueOf(MetricOfName(name), examples), 0.8149245, kTolerance) << name;
+    EXPECT_NEAR(ValueOf(MetricOfName(name), examples), 0.8149245, kMetricTolerance) << name;
   }
   examples.weights = {1, 0};
-  EXPECT_NEAR(ValueOf(MetricOfName("bce"), examples), 0.91629076, kTolerance);
+  EXPECT_NEAR(ValueOf(MetricOfName("bce"), examples), 0.91629076, kMetricTolerance);
   examples.weights = {1, 3};
   examples.outputs = {-2, 3, 0.5f, 1};
   const KerasObject smoothed = {.class_name = "BinaryCrossentropy",
                                 .config = {{"from_logits", 1}, {"label_smoothing", 0.1}}};
-  EXPECT_NEAR(ValueOf(smoothed, examples), 0.8828164339, kTolerance);
+  EXPECT_NEAR(ValueOf(smoothed, examples), 0.8828164339, kMetricTolerance);
 }
 
 // Every metric that fits these targets; some weighted and some not.
@@ -601,7 +602,7 @@ TEST(ParseMetrics, DuplicateNamesAreChangedAsInKeras) {
 
 TEST(ParseMetrics, AnUnknownMetricIsRefusedWithTheSupportedOnes) {
   EXPECT_EQ(
-      FaultOf(MetricOfName("F1Score")),
+      MetricFault(MetricOfName("F1Score")),
       "metric 'F1Score' is not supported; supported: accuracy, BinaryAccuracy, CategoricalAccuracy, "
       "SparseCategoricalAccuracy, TopKCategoricalAccuracy, SparseTopKCategoricalAccuracy, AUC, "
       "BinaryCrossentropy, HitRate, NDCG, MeanIoU, IoU, OneHotMeanIoU, OneHotIoU, BinaryIoU, Perplexity, "
@@ -610,30 +611,30 @@ TEST(ParseMetrics, AnUnknownMetricIsRefusedWithTheSupportedOnes) {
 }
 
 TEST(ParseMetrics, UnsupportedOptionsAreRefusedByName) {
-  EXPECT_EQ(FaultOf({.class_name = "Precision", .config = {{"top_k", 3}}}),
+  EXPECT_EQ(MetricFault({.class_name = "Precision", .config = {{"top_k", 3}}}),
             "metric 'Precision': top_k 3 is not supported");
-  EXPECT_EQ(FaultOf({.class_name = "Recall", .config = {{"thresholds", 1.5}}}),
+  EXPECT_EQ(MetricFault({.class_name = "Recall", .config = {{"thresholds", 1.5}}}),
             "metric 'Recall': thresholds 1.5 is not supported");
-  EXPECT_EQ(FaultOf({.class_name = "TopKCategoricalAccuracy", .config = {{"k", 0}}}),
+  EXPECT_EQ(MetricFault({.class_name = "TopKCategoricalAccuracy", .config = {{"k", 0}}}),
             "metric 'TopKCategoricalAccuracy': k 0 is not supported");
-  EXPECT_EQ(FaultOf({.class_name = "TopKCategoricalAccuracy", .config = {{"k", 2.5}}}),
+  EXPECT_EQ(MetricFault({.class_name = "TopKCategoricalAccuracy", .config = {{"k", 2.5}}}),
             "metric 'TopKCategoricalAccuracy': k 2.5 is not supported");
-  EXPECT_EQ(FaultOf({.class_name = "AUC", .config = {{"num_thresholds", 1}}}),
+  EXPECT_EQ(MetricFault({.class_name = "AUC", .config = {{"num_thresholds", 1}}}),
             "metric 'AUC': num_thresholds 1 is not supported");
-  EXPECT_EQ(FaultOf({.class_name = "AUC", .config = {{"multi_label", 1}}}),
+  EXPECT_EQ(MetricFault({.class_name = "AUC", .config = {{"multi_label", 1}}}),
             "metric 'AUC': multi_label 1 is not supported");
-  EXPECT_EQ(FaultOf({.class_name = "AUC", .texts = {{"curve", "PRGAIN"}}}),
+  EXPECT_EQ(MetricFault({.class_name = "AUC", .texts = {{"curve", "PRGAIN"}}}),
             "metric 'AUC': curve PRGAIN is not supported");
-  EXPECT_EQ(FaultOf({.class_name = "MeanSquaredError", .texts = {{"dtype", "float16"}}}),
+  EXPECT_EQ(MetricFault({.class_name = "MeanSquaredError", .texts = {{"dtype", "float16"}}}),
             "metric 'MeanSquaredError': dtype float16 is not supported");
 }
 
 TEST(ParseMetrics, AMetricThatDoesNotFitTheTargetsIsRefused) {
-  EXPECT_EQ(FaultOf(MetricOfName("auc"), LossKind::kSparseCategoricalCrossentropy),
+  EXPECT_EQ(MetricFault(MetricOfName("auc"), LossKind::kSparseCategoricalCrossentropy),
             "metric 'auc' needs a target for each output, the loss SparseCategoricalCrossentropy has class "
             "indices");
   EXPECT_EQ(
-      FaultOf(MetricOfName("sparse_categorical_accuracy"), LossKind::kMeanSquaredError),
+      MetricFault(MetricOfName("sparse_categorical_accuracy"), LossKind::kMeanSquaredError),
       "metric 'sparse_categorical_accuracy' needs class indices, the loss MeanSquaredError has a target for "
       "each output");
 }
@@ -694,10 +695,10 @@ TEST(Ranking, MetricsThatDoNotFitAreRefused) {
                       .status()
                       .message()),
       HasSubstr("metric 'NDCG@10' needs list_size, the number of adjacent examples"));
-  EXPECT_THAT(FaultOf({.class_name = "NDCG", .config = {{"list_size", 3}}}),
+  EXPECT_THAT(MetricFault({.class_name = "NDCG", .config = {{"list_size", 3}}}),
               HasSubstr("metric 'NDCG' has a list_size, which only a model with one output takes"));
-  EXPECT_THAT(FaultOf(MetricOfName("NDCG@0")), HasSubstr("k 0 is not supported"));
-  EXPECT_THAT(FaultOf(MetricOfName("AUC@3")), HasSubstr("k 3 is not supported"));
+  EXPECT_THAT(MetricFault(MetricOfName("NDCG@0")), HasSubstr("k 0 is not supported"));
+  EXPECT_THAT(MetricFault(MetricOfName("AUC@3")), HasSubstr("k 3 is not supported"));
   EXPECT_THAT(std::string(ParseMetrics({{{MetricOfName("SparseCategoricalAccuracy")}}},
                                        {.kind = LossKind::kInBatchSoftmax}, {4})
                               .status()

@@ -21,6 +21,11 @@ inline std::string SequentialOf(absl::string_view layers) {
   return absl::StrCat(R"({"config": {"layers": [)", layers, "]}}");
 }
 
+// What reading a model file says that is refused.
+inline std::string ModelFault(const std::string& json) {
+  return std::string(Model::FromJson(json, "m").status().message());
+}
+
 // In the order of the model.
 inline std::vector<std::string> LayerNames(const Model& model) {
   std::vector<std::string> names;

@@ -45,10 +45,6 @@ Model Read(const std::string& json) {
   return *std::move(model);
 }
 
-std::string FaultOf(const std::string& json) {
-  return std::string(Model::FromJson(json, "m").status().message());
-}
-
 TEST(NestedModel, ItsLayersAreNamedByTheModelsAroundThem) {
   const Model model = Read(Graph(
       Tower(R"(["a"], ["b"])") +
@@ -147,21 +143,22 @@ TEST(NestedModel, IsOneRowOfTheSummary) {
 TEST(NestedModel, FaultsNameTheModelAndTheLayer) {
   std::string one = Tower(R"(["a"])");
   one.resize(one.rfind(','));
-  EXPECT_THAT(FaultOf(Graph(absl::StrReplaceAll(one, {{R"("units": 4)", R"("units": -4)"}}), R"("tower")")),
-              AllOf(HasSubstr("layer 'tower' (Functional)"), HasSubstr("layer 'tower/dense' (Dense)"),
-                    HasSubstr("expected a positive integer, got -4")));
-  EXPECT_THAT(FaultOf(Graph(absl::StrReplaceAll(one, {{R"(["a"])", R"(["a", "b"])"}}), R"("tower")")),
+  EXPECT_THAT(
+      ModelFault(Graph(absl::StrReplaceAll(one, {{R"("units": 4)", R"("units": -4)"}}), R"("tower")")),
+      AllOf(HasSubstr("layer 'tower' (Functional)"), HasSubstr("layer 'tower/dense' (Dense)"),
+            HasSubstr("expected a positive integer, got -4")));
+  EXPECT_THAT(ModelFault(Graph(absl::StrReplaceAll(one, {{R"(["a"])", R"(["a", "b"])"}}), R"("tower")")),
               HasSubstr("layer 'tower' (Functional), line 3: is called on 2 tensors, and has 1 inputs"));
-  EXPECT_THAT(FaultOf(Graph(absl::StrReplaceAll(one, {{"[null, null]", "[null, 5]"}}), R"("tower")")),
+  EXPECT_THAT(ModelFault(Graph(absl::StrReplaceAll(one, {{"[null, null]", "[null, 5]"}}), R"("tower")")),
               HasSubstr("is called on [6], and its input 'in' is [5]"));
-  EXPECT_THAT(FaultOf(Graph(one, R"(["tower", 0, 1])")), HasSubstr("layer 'tower' has 1 output, not 2"));
+  EXPECT_THAT(ModelFault(Graph(one, R"(["tower", 0, 1])")), HasSubstr("layer 'tower' has 1 output, not 2"));
 }
 
 // Keras 2 respects training=False of a call, which has an effect on the batch normalization in the model.
 TEST(NestedModel, TrainingFalseOfKeras2IsRefusedUnlessItHasNoEffect) {
   std::string one = Tower(R"([["a", 0, 0, {"training": false}]])");
   one.resize(one.rfind(','));
-  EXPECT_THAT(FaultOf(Graph(one, R"(["tower", 1, 0])")),
+  EXPECT_THAT(ModelFault(Graph(one, R"(["tower", 1, 0])")),
               HasSubstr("kwargs: training: false is not supported"));
   const std::string frozen = absl::StrReplaceAll(one, {{R"("trainable": true)", R"("trainable": false)"}});
   EXPECT_TRUE(Model::FromJson(Graph(frozen, R"(["tower", 1, 0])"), "m").ok());
@@ -175,7 +172,7 @@ TEST(NestedModel, TooManyLevelsAreRefused) {
     return SequentialOf(R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 6]}}, )" + inner);
   };
   EXPECT_TRUE(Model::FromJson(nest(30), "m").ok());
-  EXPECT_THAT(FaultOf(nest(40)), HasSubstr("is a model within 32 models"));
+  EXPECT_THAT(ModelFault(nest(40)), HasSubstr("is a model within 32 models"));
 }
 
 // Thirty models, each of which calls the next one twice, are 2^30 calls.
@@ -187,8 +184,8 @@ TEST(NestedModel, TooManyCallsAreRefused) {
                          inner, R"(, "inbound_nodes": [["x"], ["f"]]}], "input_layers": ["x"],
         "output_layers": [["f", 1, 0]]})");
   }
-  EXPECT_THAT(FaultOf(SequentialOf(R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 6]}}, )" +
-                                   inner + "}")),
+  EXPECT_THAT(ModelFault(SequentialOf(
+                  R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 6]}}, )" + inner + "}")),
               HasSubstr("the model has more than 65536 calls of layers"));
 }
 

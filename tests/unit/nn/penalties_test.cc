@@ -22,10 +22,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string FaultOf(const std::string& json) {
-  return std::string(Model::FromJson(json, "m").status().message());
-}
-
 // As Keras 3.15 writes it, without the fields that are null.
 constexpr char kPenalized[] = R"({"class_name": "Sequential", "config": {"layers": [
     {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, 5]}},
@@ -49,22 +45,22 @@ constexpr char kVae[] = R"({"class_name": "Functional", "config": {"name": "vae"
 const LossSpec kSparse = {}, kSquared = {.kind = kernels::LossKind::kMeanSquaredError};
 
 // The examples and the parameters of a program with Keras 3.15, whose numbers the tests expect.
-struct KerasExamples {
+struct PenaltyExamples {
   std::vector<float> x, targets, weights, parameters;
 
-  explicit KerasExamples(const Model& model) {
+  explicit PenaltyExamples(const Model& model) {
     for (int i = 0; i < 20; ++i) x.push_back(static_cast<float>(std::cos(i)));
     for (int64_t i = 0; i < model.num_parameters(); ++i)
       parameters.push_back(static_cast<float>(0.5 * std::sin(static_cast<double>(1 + i))));
   }
-  static KerasExamples OfClasses(const Model& model) {
-    KerasExamples examples(model);
+  static PenaltyExamples OfClasses(const Model& model) {
+    PenaltyExamples examples(model);
     examples.targets = {0, 2, 1, 2};
     examples.weights = {1, 0.5f, 2, 1};
     return examples;
   }
-  static KerasExamples OfNumbers(const Model& model) {
-    KerasExamples examples(model);
+  static PenaltyExamples OfNumbers(const Model& model) {
+    PenaltyExamples examples(model);
     for (int i = 0; i < 12; ++i) examples.targets.push_back(static_cast<float>(std::sin(i)));
     return examples;
   }
@@ -76,7 +72,8 @@ struct KerasExamples {
 };
 
 // Several devices, and micro-batches that pass from device to device, compute the step of one device.
-void ExpectSameStepOnSeveralDevices(const Model& model, const LossSpec& loss, const KerasExamples& examples) {
+void ExpectSameStepOnSeveralDevices(const Model& model, const LossSpec& loss,
+                                    const PenaltyExamples& examples) {
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const StepResult alone =
       RunStep(*Replica::Create(model, loss, *device).value(), model, examples.parameters, examples.batch());
@@ -108,7 +105,7 @@ TEST(ActivityRegularizer, StepsAreThoseOfKeras) {
   devices.push_back(kernels::cuda::CreateDevice({.precision = kernels::Precision::kFloat32}).value());
   for (const auto& device : devices) {
     const auto replica = Replica::Create(model, kSparse, *device).value();
-    KerasExamples examples = KerasExamples::OfClasses(model);
+    PenaltyExamples examples = PenaltyExamples::OfClasses(model);
     std::vector<float> gradients(examples.parameters.size());
     for (const double expected : {1.7117151022, 1.6277874708, 1.5634685755}) {
       const auto evaluated = replica->Evaluate(examples.parameters, examples.batch()).value();
@@ -125,7 +122,7 @@ TEST(ActivityRegularizer, StepsAreThoseOfKeras) {
 
 TEST(ActivityRegularizer, SeveralDevicesGiveTheStepOfOne) {
   const Model model = Model::FromJson(kPenalized, "m").value();
-  ExpectSameStepOnSeveralDevices(model, kSparse, KerasExamples::OfClasses(model));
+  ExpectSameStepOnSeveralDevices(model, kSparse, PenaltyExamples::OfClasses(model));
 }
 
 TEST(ActivityRegularizer, IsNoLayerOfItsOwn) {
@@ -177,27 +174,28 @@ TEST(ActivityRegularizer, TakesTheOutputOfAnyLayer) {
 }
 
 TEST(ActivityRegularizer, IsRefusedWhereItsPenaltyWouldBeLost) {
-  EXPECT_THAT(
-      FaultOf(SequentialOf(R"({"class_name": "TimeDistributed", "config": {"name": "t", "input_shape": [4, 3],
+  EXPECT_THAT(ModelFault(SequentialOf(
+                  R"({"class_name": "TimeDistributed", "config": {"name": "t", "input_shape": [4, 3],
       "layer": {"class_name": "Dense", "config": {"name": "d", "units": 2, "activity_regularizer": "l2"}}}})")),
-      HasSubstr("activity_regularizer: \"l2\" is not supported"));
-  EXPECT_THAT(
-      FaultOf(SequentialOf(R"({"class_name": "TimeDistributed", "config": {"name": "t", "input_shape": [4, 3],
+              HasSubstr("activity_regularizer: \"l2\" is not supported"));
+  EXPECT_THAT(ModelFault(SequentialOf(
+                  R"({"class_name": "TimeDistributed", "config": {"name": "t", "input_shape": [4, 3],
       "layer": {"class_name": "ActivityRegularization", "config": {"name": "d", "l2": 0.1}}}})")),
-      HasSubstr("ActivityRegularization is not supported in TimeDistributed"));
+              HasSubstr("ActivityRegularization is not supported in TimeDistributed"));
   EXPECT_THAT(
-      FaultOf(SequentialOf(R"({"class_name": "Dense", "config": {"name": "d", "units": 2, "input_shape": [3],
+      ModelFault(
+          SequentialOf(R"({"class_name": "Dense", "config": {"name": "d", "units": 2, "input_shape": [3],
       "activity_regularizer": {"class_name": "OrthogonalRegularizer", "config": {"factor": 0.1}}}})")),
       HasSubstr("activity_regularizer: unknown regularizer OrthogonalRegularizer; supported: L1, L2, L1L2"));
   EXPECT_THAT(
-      FaultOf(SequentialOf(R"({"class_name": "ActivityRegularization", "config": {"name": "r", "l1": -1,
+      ModelFault(SequentialOf(R"({"class_name": "ActivityRegularization", "config": {"name": "r", "l1": -1,
       "input_shape": [3]}})")),
       HasSubstr("l1: -1 is negative"));
 }
 
 TEST(ActivityRegularizer, TakesReducedPrecisionButNotFloat16) {
   const Model model = Model::FromJson(kPenalized, "m").value();
-  const KerasExamples examples = KerasExamples::OfClasses(model);
+  const PenaltyExamples examples = PenaltyExamples::OfClasses(model);
   const auto evaluate = [&](kernels::Precision precision) {
     const auto device = kernels::cuda::CreateDevice({.precision = precision}).value();
     const auto result =
@@ -215,14 +213,14 @@ TEST(Sampling, AnEvaluationIsThatOfKerasAtTheMean) {
   const Model model = Model::FromJson(kVae, "m").value();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica = Replica::Create(model, kSquared, *device).value();
-  const KerasExamples examples = KerasExamples::OfNumbers(model);
+  const PenaltyExamples examples = PenaltyExamples::OfNumbers(model);
   EXPECT_NEAR(replica->Evaluate(examples.parameters, examples.batch()).value().sums.loss / 4, 0.7811237574,
               1e-6);
 }
 
 TEST(Sampling, SeveralDevicesGiveTheStepOfOne) {
   const Model model = Model::FromJson(kVae, "m").value();
-  ExpectSameStepOnSeveralDevices(model, kSquared, KerasExamples::OfNumbers(model));
+  ExpectSameStepOnSeveralDevices(model, kSquared, PenaltyExamples::OfNumbers(model));
 }
 
 TEST(Sampling, NoiseDependsOnTheSeedAndHasVarianceOne) {
@@ -262,7 +260,7 @@ TEST(Sampling, TheGradientIsThatOfTheLossAtTheSameNoise) {
   const Model model = Model::FromJson(kVae, "m").value();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica = Replica::Create(model, kSquared, *device).value();
-  const KerasExamples examples = KerasExamples::OfNumbers(model);
+  const PenaltyExamples examples = PenaltyExamples::OfNumbers(model);
   const StepResult step = RunStep(*replica, model, examples.parameters, examples.batch());
   for (size_t i = 0; i < step.gradients.size(); ++i) {
     std::vector<float> moved = examples.parameters;
@@ -277,7 +275,7 @@ TEST(Sampling, TheGradientIsThatOfTheLossAtTheSameNoise) {
 
 TEST(Sampling, FaultsNameTheLayer) {
   const auto fault = [](const std::vector<std::pair<absl::string_view, absl::string_view>>& changes) {
-    return FaultOf(absl::StrReplaceAll(kVae, changes));
+    return ModelFault(absl::StrReplaceAll(kVae, changes));
   };
   EXPECT_THAT(fault({{R"("name": "log_var", "units": 2)", R"("name": "log_var", "units": 3)"}}),
               HasSubstr("means [2] and logarithms of variances [3] must have one shape"));

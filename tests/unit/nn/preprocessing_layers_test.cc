@@ -23,7 +23,7 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr float kTolerance = 1e-6f;
+constexpr float kPreprocessingTolerance = 1e-6f;
 
 json InputOf(const std::string& name, const std::string& dtype, int64_t values) {
   return {{"class_name", "InputLayer"},
@@ -66,7 +66,8 @@ absl::StatusOr<Model> ModelWith(const json& layer, const std::string& dtype, int
   return ModelOf(layers);
 }
 
-std::string FaultOf(const char* class_name, const json& config, const std::string& dtype = "string") {
+std::string PreprocessingFault(const char* class_name, const json& config,
+                               const std::string& dtype = "string") {
   return std::string(ModelWith({{"class_name", class_name}, {"config", config}}, dtype).status().message());
 }
 
@@ -122,7 +123,7 @@ TEST(PreprocessingLayers, AgreeWithKeras) {
       for (const json& row_of_expected : expected) {
         for (const json& value :
              row_of_expected.is_array() ? row_of_expected : json::array({row_of_expected}))
-          EXPECT_NEAR(got[at++], value.get<float>(), kTolerance);
+          EXPECT_NEAR(got[at++], value.get<float>(), kPreprocessingTolerance);
       }
     }
   }
@@ -211,7 +212,7 @@ TEST(PreprocessingLayers, CountWeightsAreReadAsEachKerasWritesThem) {
 }
 
 TEST(PreprocessingLayers, FaultsOfVocabulariesAreNamed) {
-  const auto lookup = [](const json& config) { return FaultOf("StringLookup", config); };
+  const auto lookup = [](const json& config) { return PreprocessingFault("StringLookup", config); };
   EXPECT_THAT(lookup({{"vocabulary", {"a", "b", "a"}}}), HasSubstr("vocabulary: \"a\" occurs twice"));
   EXPECT_THAT(lookup({{"vocabulary", {"a", 3}}}),
               HasSubstr("vocabulary: token 1 is 3, but the layer takes strings"));
@@ -230,40 +231,41 @@ TEST(PreprocessingLayers, FaultsOfVocabulariesAreNamed) {
               HasSubstr("idf_weights: the layer has none"));
   EXPECT_THAT(lookup({{"vocabulary", {"a"}}, {"output_mode", "tf_idf"}, {"idf_weights", {1, 2}}}),
               HasSubstr("idf_weights: 2 weights for 1 tokens"));
-  EXPECT_THAT(FaultOf("IntegerLookup", {{"vocabulary", {"7"}}}, "int64"),
+  EXPECT_THAT(PreprocessingFault("IntegerLookup", {{"vocabulary", {"7"}}}, "int64"),
               HasSubstr("token 0 is \"7\", but the layer takes integers"));
-  EXPECT_THAT(FaultOf("IntegerLookup", {{"vocabulary", {7}}, {"salt", 1}}, "int64"),
+  EXPECT_THAT(PreprocessingFault("IntegerLookup", {{"vocabulary", {7}}, {"salt", 1}}, "int64"),
               HasSubstr("salt: needs the oov_method \"farmhash\""));
 }
 
 TEST(PreprocessingLayers, LongListsOfNumbersKeepTheirOrder) {
   const std::vector<int> ascending = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
-  EXPECT_EQ(FaultOf("Discretization", {{"bin_boundaries", ascending}}, "float32"), "");
+  EXPECT_EQ(PreprocessingFault("Discretization", {{"bin_boundaries", ascending}}, "float32"), "");
 }
 
 TEST(PreprocessingLayers, ValuesOfAnotherKindAreRefused) {
-  EXPECT_THAT(FaultOf("StringLookup", {{"vocabulary", {"a"}}}, "int64"),
+  EXPECT_THAT(PreprocessingFault("StringLookup", {{"vocabulary", {"a"}}}, "int64"),
               HasSubstr("'tested' (StringLookup), line 1: cannot take the values of input 'x', which are "
                         "numbers, not strings: give the Input dtype=\"string\""));
-  EXPECT_THAT(FaultOf("IntegerLookup", {{"vocabulary", {1}}}, "string"),
+  EXPECT_THAT(PreprocessingFault("IntegerLookup", {{"vocabulary", {1}}}, "string"),
               HasSubstr("cannot take the values of input 'x', which are strings"));
-  EXPECT_THAT(FaultOf("Hashing", {{"num_bins", 3}, {"mask_value", 1}}, "string"),
+  EXPECT_THAT(PreprocessingFault("Hashing", {{"num_bins", 3}, {"mask_value", 1}}, "string"),
               HasSubstr("cannot take the values of input 'x'"));
-  EXPECT_THAT(FaultOf("Hashing", {{"num_bins", 3}, {"salt", "a"}}), HasSubstr("salt: expected an integer"));
-  EXPECT_THAT(FaultOf("Discretization", {{"bin_boundaries", {2, 1}}}, "float32"),
+  EXPECT_THAT(PreprocessingFault("Hashing", {{"num_bins", 3}, {"salt", "a"}}),
+              HasSubstr("salt: expected an integer"));
+  EXPECT_THAT(PreprocessingFault("Discretization", {{"bin_boundaries", {2, 1}}}, "float32"),
               HasSubstr("bin_boundaries: must be in ascending order"));
-  EXPECT_THAT(FaultOf("Discretization", {{"num_bins", 3}}, "float32"),
+  EXPECT_THAT(PreprocessingFault("Discretization", {{"num_bins", 3}}, "float32"),
               HasSubstr("bin_boundaries: the layer has none: call adapt()"));
-  EXPECT_THAT(FaultOf("CategoryEncoding", {{"num_tokens", 3}}, "string"),
+  EXPECT_THAT(PreprocessingFault("CategoryEncoding", {{"num_tokens", 3}}, "string"),
               HasSubstr("input 'x' is of strings, and layer 'tested' (CategoryEncoding) reads it: only "
                         "StringLookup, Hashing and TextVectorization can take strings"));
-  EXPECT_THAT(FaultOf("CategoryEncoding", {{"num_tokens", 3}, {"output_mode", "int"}}, "int64"),
+  EXPECT_THAT(PreprocessingFault("CategoryEncoding", {{"num_tokens", 3}, {"output_mode", "int"}}, "int64"),
               HasSubstr("output_mode: the layer has no mode \"int\""));
-  EXPECT_THAT(FaultOf("CategoryEncoding", {{"num_tokens", 1 << 30}}, "int64"),
+  EXPECT_THAT(PreprocessingFault("CategoryEncoding", {{"num_tokens", 1 << 30}}, "int64"),
               HasSubstr("num_tokens: vectors of 1073741824 numbers, at most 16777216"));
-  EXPECT_THAT(FaultOf("Hashing", {{"num_bins", 1 << 30}, {"output_mode", "count"}}, "int64"),
+  EXPECT_THAT(PreprocessingFault("Hashing", {{"num_bins", 1 << 30}, {"output_mode", "count"}}, "int64"),
               HasSubstr("num_bins: vectors of 1073741824 numbers"));
-  EXPECT_THAT(FaultOf("IntegerLookup", {{"vocabulary", {uint64_t{1} << 63}}}, "int64"),
+  EXPECT_THAT(PreprocessingFault("IntegerLookup", {{"vocabulary", {uint64_t{1} << 63}}}, "int64"),
               HasSubstr("token 0 is 9223372036854775808"));
   const json hash = {{"class_name", "Hashing"}, {"config", {{"num_bins", 9}}}};
   EXPECT_THAT(ModelOf({InputOf("x", "int64", 1), Call(hash, "first", {"x"}), Call(hash, "second", {"first"}),

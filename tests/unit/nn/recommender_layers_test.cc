@@ -14,6 +14,7 @@
 #include "nn/model.h"
 #include "nn/replica/replica.h"
 #include "tests/support/source_dir.h"
+#include "tests/unit/nn/models.h"
 
 namespace cairn::nn {
 namespace {
@@ -69,11 +70,7 @@ Floats OutputOf(const std::string& json, const std::vector<Floats>& inputs) {
   return result.ok() ? Floats(result->outputs.begin(), result->outputs.end()) : Floats();
 }
 
-std::string FaultOf(const std::string& json) {
-  return std::string(Model::FromJson(json, "m").status().message());
-}
-
-constexpr float kTolerance = 1e-6f;
+constexpr float kRecommenderTolerance = 1e-6f;
 
 TEST(DotInteraction, AgreesWithKerasRs) {
   const std::vector<std::pair<std::string, Floats>> cases = {
@@ -84,16 +81,16 @@ TEST(DotInteraction, AgreesWithKerasRs) {
        {5.25f, 0, 0, -0.75f, 1.3125f, 0, 0.5f, -1.25f, 1.8125f}}};
   for (const auto& [config, expected] : cases) {
     EXPECT_THAT(OutputOf(ModelOf("DotInteraction", config, {"3", "3", "3"}), {kX, kY, kZ}),
-                Pointwise(FloatNear(kTolerance), expected))
+                Pointwise(FloatNear(kRecommenderTolerance), expected))
         << config;
   }
 }
 
 TEST(DotInteraction, InputsOfDifferentLengthsAreRefused) {
   EXPECT_THAT(
-      FaultOf(ModelOf("DotInteraction", "", {"3", "4"})),
+      ModelFault(ModelOf("DotInteraction", "", {"3", "4"})),
       HasSubstr("'tested' (DotInteraction), line 3: inputs [3] and [4]: expected vectors of one length"));
-  EXPECT_THAT(FaultOf(ModelOf("DotInteraction", "", {"2,3", "2,3"})),
+  EXPECT_THAT(ModelFault(ModelOf("DotInteraction", "", {"2,3", "2,3"})),
               HasSubstr("expected vectors of one length"));
 }
 
@@ -105,14 +102,14 @@ TEST(Dot, AgreesWithKeras) {
   Floats q;
   for (int i = 0; i < 12; ++i) q.push_back(static_cast<float>(i) / 8 - 0.5f);
   EXPECT_THAT(OutputOf(dot(R"("axes": 1)", {"3", "3"}), {kX, kY}),
-              Pointwise(FloatNear(kTolerance), {-0.75f}));
+              Pointwise(FloatNear(kRecommenderTolerance), {-0.75f}));
   EXPECT_THAT(OutputOf(dot(R"("axes": -1, "normalize": true)", {"3", "3"}), {kX, kY}),
-              Pointwise(FloatNear(kTolerance), {-0.2857143f}));
+              Pointwise(FloatNear(kRecommenderTolerance), {-0.2857143f}));
   EXPECT_THAT(OutputOf(dot(R"("axes": 2, "normalize": true)", {"2,3", "4,3"}), {p, q}),
-              Pointwise(FloatNear(kTolerance), {0.9135002f, 0.6324555f, -0.5813183f, -0.6822423f, -0.7940666f,
-                                                0.3779644f, 0.9925833f, 0.9683296f}));
+              Pointwise(FloatNear(kRecommenderTolerance), {0.9135002f, 0.6324555f, -0.5813183f, -0.6822423f,
+                                                           -0.7940666f, 0.3779644f, 0.9925833f, 0.9683296f}));
   EXPECT_THAT(OutputOf(dot(R"("axes": [1, 2])", {"3", "4,3"}), {kX, q}),
-              Pointwise(FloatNear(kTolerance), {-0.375f, 0.1875f, 0.75f, 1.3125f}));
+              Pointwise(FloatNear(kRecommenderTolerance), {-0.375f, 0.1875f, 0.75f, 1.3125f}));
 }
 
 TEST(Dot, ProductOfAVectorWithItselfHasItsGradient) {
@@ -134,41 +131,42 @@ TEST(Dot, ProductOfAVectorWithItselfHasItsGradient) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->sums.loss, 1) << "d * d = 5.25";
   // The gradient of d is 2 (d * d - 4.25) 2 d.
-  EXPECT_THAT(gradient, Pointwise(FloatNear(kTolerance), {1, -2, 4, -2, 4, -8, 4, -8, 16}));
+  EXPECT_THAT(gradient, Pointwise(FloatNear(kRecommenderTolerance), {1, -2, 4, -2, 4, -8, 4, -8, 16}));
 }
 
 TEST(Dot, UnsupportedAxesAndShapesAreRefused) {
   EXPECT_THAT(
-      FaultOf(ModelOf("Dot", R"("axes": 1)", {"3,2", "3,2"})),
+      ModelFault(ModelOf("Dot", R"("axes": 1)", {"3,2", "3,2"})),
       HasSubstr("'tested' (Dot), line 3: axes: axis 1 of input [3,2] is not supported, only the last axis, "
                 "2 or -1"));
-  EXPECT_THAT(FaultOf(ModelOf("Dot", R"("axes": -1)", {"3", "4"})),
+  EXPECT_THAT(ModelFault(ModelOf("Dot", R"("axes": -1)", {"3", "4"})),
               HasSubstr("inputs [3] and [4] differ in the axis of the product"));
-  EXPECT_THAT(FaultOf(ModelOf("Dot", R"("axes": [1, 1, 1])", {"3", "3"})),
+  EXPECT_THAT(ModelFault(ModelOf("Dot", R"("axes": [1, 1, 1])", {"3", "3"})),
               HasSubstr("axes: expected one axis, or one for each of two inputs"));
-  EXPECT_THAT(FaultOf(ModelOf("Dot", "", {"3", "3"})), HasSubstr("axes: required"));
-  EXPECT_THAT(FaultOf(ModelOf("Dot", R"("axes": -1)", {"3", "3", "3"})), HasSubstr("takes 2 inputs, not 3"));
+  EXPECT_THAT(ModelFault(ModelOf("Dot", "", {"3", "3"})), HasSubstr("axes: required"));
+  EXPECT_THAT(ModelFault(ModelOf("Dot", R"("axes": -1)", {"3", "3", "3"})),
+              HasSubstr("takes 2 inputs, not 3"));
 }
 
 TEST(FeatureCross, AgreesWithKerasRs) {
   EXPECT_THAT(OutputOf(ModelOf(kCross, "", {"3", "3"}), {kX, kY}),
-              Pointwise(FloatNear(kTolerance), {0.59375f, 0.625f, -1.0f}));
+              Pointwise(FloatNear(kRecommenderTolerance), {0.59375f, 0.625f, -1.0f}));
   EXPECT_THAT(OutputOf(ModelOf(kCross, "", {"3"}), {kX}),
-              Pointwise(FloatNear(kTolerance), {-0.25f, -0.125f, 4.0f}));
+              Pointwise(FloatNear(kRecommenderTolerance), {-0.25f, -0.125f, 4.0f}));
   EXPECT_THAT(OutputOf(ModelOf(kCross, R"("use_bias": false)", {"3", "3"}), {kX, kY}),
-              Pointwise(FloatNear(kTolerance), {0.84375f, 0.375f, -1.0f}));
+              Pointwise(FloatNear(kRecommenderTolerance), {0.84375f, 0.375f, -1.0f}));
   EXPECT_THAT(OutputOf(ModelOf(kCross, R"("projection_dim": 2, "diag_scale": 0.5, "pre_activation": "tanh")",
                                {"3", "3"}),
                        {kX, kY}),
-              Pointwise(FloatNear(kTolerance), {1.1955296f, 0.1562398f, -1.0624797f}));
+              Pointwise(FloatNear(kRecommenderTolerance), {1.1955296f, 0.1562398f, -1.0624797f}));
 }
 
 TEST(FeatureCross, WrongOptionsAndShapesAreRefused) {
-  EXPECT_THAT(FaultOf(ModelOf(kCross, "", {"3", "4"})),
+  EXPECT_THAT(ModelFault(ModelOf(kCross, "", {"3", "4"})),
               HasSubstr("'tested' (FeatureCross), line 3: inputs x0 [3] and x [4] have different shapes"));
-  EXPECT_THAT(FaultOf(ModelOf(kCross, R"("diag_scale": -1)", {"3"})),
+  EXPECT_THAT(ModelFault(ModelOf(kCross, R"("diag_scale": -1)", {"3"})),
               HasSubstr("diag_scale: must not be negative"));
-  EXPECT_THAT(FaultOf(ModelOf(kCross, R"("projection_dim": 0)", {"3"})), HasSubstr("projection_dim"));
+  EXPECT_THAT(ModelFault(ModelOf(kCross, R"("projection_dim": 0)", {"3"})), HasSubstr("projection_dim"));
 }
 
 TEST(RecommenderExamples, CanBeRead) {

@@ -25,7 +25,7 @@ using testing::FloatNear;
 using testing::HasSubstr;
 using testing::Pointwise;
 
-constexpr float kTolerance = 2e-5f;
+constexpr float kRecurrentTolerance = 2e-5f;
 
 const json& Cases() {
   static const json* const cases =
@@ -67,8 +67,8 @@ TEST(RecurrentLayers, OutputsAndGradientsAreThoseOfKeras) {
           parameters, {.examples = examples, .inputs = inputs.views(), .targets = targets},
           absl::MakeSpan(gradients), [](int) {});
       ASSERT_TRUE(result.ok()) << result.status();
-      EXPECT_THAT(result->outputs, Pointwise(FloatNear(kTolerance), outputs));
-      EXPECT_THAT(gradients, Pointwise(FloatNear(20 * kTolerance), expected));
+      EXPECT_THAT(result->outputs, Pointwise(FloatNear(kRecurrentTolerance), outputs));
+      EXPECT_THAT(gradients, Pointwise(FloatNear(20 * kRecurrentTolerance), expected));
     }
   }
 }

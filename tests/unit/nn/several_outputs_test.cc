@@ -43,7 +43,7 @@ absl::StatusOr<Model> Read(const std::string& compiled,
   return Model::FromJson(absl::StrReplaceAll(kLayers, {{"OUTPUTS", outputs}, {"COMPILED", compiled}}), "m");
 }
 
-std::string FaultOf(const std::string& compiled) {
+std::string CompiledFault(const std::string& compiled) {
   const auto model = Read(compiled);
   if (!model.ok()) return std::string(model.status().message());
   const auto objective = ObjectiveOf(model->compile_config(), *model);
@@ -52,10 +52,10 @@ std::string FaultOf(const std::string& compiled) {
 }
 
 // The examples and the parameters of a program with Keras 3.16, whose numbers the tests expect.
-struct KerasExamples {
+struct TwoOutputExamples {
   std::vector<float> x, targets, weights = {1, 0.5f, 2, 1}, parameters;
 
-  explicit KerasExamples(const Model& model) {
+  explicit TwoOutputExamples(const Model& model) {
     for (int i = 0; i < 20; ++i) x.push_back(static_cast<float>(std::cos(i)));
     const float kinds[] = {0, 2, 1, 2};
     for (int example = 0; example < 4; ++example) {
@@ -82,7 +82,7 @@ struct TwoOutputs : public testing::Test {
 TEST_F(TwoOutputs, StepsAreThoseOfKeras) {
   const auto replica = Replica::Create(model, objective, *device).value();
   MetricSet metrics(MetricsOf(model.compile_config().metrics, objective, model).value());
-  KerasExamples examples(model);
+  TwoOutputExamples examples(model);
   const BatchView batch = examples.batch();
   std::vector<float> gradients(examples.parameters.size());
   const double kLoss[] = {0.9875730276, 0.9324055910, 0.8871990442};
@@ -111,7 +111,7 @@ TEST_F(TwoOutputs, StepsAreThoseOfKeras) {
 }
 
 TEST_F(TwoOutputs, SeveralDevicesGiveTheStepOfOne) {
-  const KerasExamples examples(model);
+  const TwoOutputExamples examples(model);
   std::vector<float> expected(examples.parameters.size()), gradients(expected.size());
   const BatchResult alone =
       Replica::Create(model, objective, *device)
@@ -172,7 +172,7 @@ TEST(SeveralOutputs, AnOutputWithoutALossIsNotTrained) {
   const Model model = Read(R"({"loss": ["sparse_categorical_crossentropy", null]})").value();
   const Objective objective = ObjectiveOf(model.compile_config(), model).value();
   EXPECT_EQ(objective.TargetsPerExample(model), 1);
-  KerasExamples examples(model);
+  TwoOutputExamples examples(model);
   examples.targets = {0, 2, 1, 2};
   for (const ModelVariable& variable : model.variables()) {
     if (variable.name == "flat/bias") examples.parameters[static_cast<size_t>(variable.offset)] = INFINITY;
@@ -245,7 +245,7 @@ TEST(SeveralOutputs, AClassAndABoxTrainAsInKeras) {
   const Objective objective = ObjectiveOf(model.compile_config(), model).value();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica = Replica::Create(model, objective, *device).value();
-  KerasExamples examples(model);
+  TwoOutputExamples examples(model);
   examples.targets.clear();
   const size_t kinds[] = {0, 2, 1, 2};
   for (size_t example = 0; example < 4; ++example) {
@@ -270,22 +270,23 @@ TEST(SeveralOutputs, AClassAndABoxTrainAsInKeras) {
 }
 
 TEST(SeveralOutputs, FaultsNameTheOutput) {
-  EXPECT_THAT(FaultOf(R"({"loss": {"kinds": "mse"}})"),
+  EXPECT_THAT(CompiledFault(R"({"loss": {"kinds": "mse"}})"),
               HasSubstr("loss: 'kinds' is for no output of the model, whose outputs are 'kind', 'box'"));
-  EXPECT_THAT(FaultOf(R"({"loss": ["mse", "mse", "mse"]})"), HasSubstr("loss: entry 2 is for no output"));
-  EXPECT_THAT(FaultOf(R"({"loss": "mse", "loss_weights": {"boxes": 1}})"),
+  EXPECT_THAT(CompiledFault(R"({"loss": ["mse", "mse", "mse"]})"),
+              HasSubstr("loss: entry 2 is for no output"));
+  EXPECT_THAT(CompiledFault(R"({"loss": "mse", "loss_weights": {"boxes": 1}})"),
               HasSubstr("loss_weights: 'boxes' is for no output"));
-  EXPECT_THAT(FaultOf(R"({"loss": "mse", "loss_weights": [1, -2]})"),
+  EXPECT_THAT(CompiledFault(R"({"loss": "mse", "loss_weights": [1, -2]})"),
               HasSubstr("output 'box': loss_weights: -2 is not a number of at least 0"));
-  EXPECT_THAT(FaultOf(R"({"loss": "mse", "loss_weights": 3})"),
+  EXPECT_THAT(CompiledFault(R"({"loss": "mse", "loss_weights": 3})"),
               HasSubstr("loss_weights: expected a list of numbers or a dictionary, got 3"));
-  EXPECT_THAT(FaultOf(R"({"loss": [null, null]})"), HasSubstr("the model file names no loss"));
-  EXPECT_THAT(FaultOf(R"({"loss": ["mse", "in_batch_softmax"]})"), HasSubstr("output 'box'"));
-  EXPECT_THAT(FaultOf(R"({"loss": ["mse", null], "metrics": [null, "mae"]})"),
+  EXPECT_THAT(CompiledFault(R"({"loss": [null, null]})"), HasSubstr("the model file names no loss"));
+  EXPECT_THAT(CompiledFault(R"({"loss": ["mse", "in_batch_softmax"]})"), HasSubstr("output 'box'"));
+  EXPECT_THAT(CompiledFault(R"({"loss": ["mse", null], "metrics": [null, "mae"]})"),
               HasSubstr("metrics: output 'box' has no loss"));
-  EXPECT_THAT(FaultOf(R"({"loss": "mse", "metrics": {"boxes": ["mae"]}})"),
+  EXPECT_THAT(CompiledFault(R"({"loss": "mse", "metrics": {"boxes": ["mae"]}})"),
               HasSubstr("metrics: 'boxes' is for no output"));
-  EXPECT_THAT(FaultOf(R"({"loss": "mse", "metrics": [["mae"], ["sparse_categorical_accuracy"]]})"),
+  EXPECT_THAT(CompiledFault(R"({"loss": "mse", "metrics": [["mae"], ["sparse_categorical_accuracy"]]})"),
               HasSubstr("output 'box': metric 'sparse_categorical_accuracy' needs class indices"));
   EXPECT_THAT(std::string(Read("null", R"([["kind", 0, 0], ["x", 0, 0]])").status().message()),
               HasSubstr("config: output_layers: 'x' is not computed by the network"));

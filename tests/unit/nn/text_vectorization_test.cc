@@ -32,7 +32,7 @@ absl::StatusOr<Model> ModelWith(const json& config, int64_t texts = 1) {
   return Model::FromJson(json{{"class_name", "Sequential"}, {"config", {{"layers", layers}}}}.dump(), "m");
 }
 
-std::string FaultOf(const json& config, int64_t texts = 1) {
+std::string VectorizationFault(const json& config, int64_t texts = 1) {
   return std::string(ModelWith(config, texts).status().message());
 }
 
@@ -68,17 +68,19 @@ TEST(TextVectorization, VectorsAndRaggedIdsCountAllPieces) {
 }
 
 TEST(TextVectorization, UnsupportedOptionsAreRefused) {
-  EXPECT_THAT(FaultOf({{"vocabulary", {"a"}}}),
+  EXPECT_THAT(VectorizationFault({{"vocabulary", {"a"}}}),
               HasSubstr("output_sequence_length: required, unless ragged is true"));
-  EXPECT_THAT(FaultOf({{"output_sequence_length", 3}}),
+  EXPECT_THAT(VectorizationFault({{"output_sequence_length", 3}}),
               HasSubstr("vocabulary: the layer has none: call adapt()"));
-  EXPECT_THAT(FaultOf({{"vocabulary", {"a"}}, {"output_mode", "count"}, {"output_sequence_length", 3}}),
-              HasSubstr("output_sequence_length: needs the output_mode \"int\""));
-  EXPECT_THAT(FaultOf({{"vocabulary", {"a"}}, {"output_sequence_length", 3}, {"standardize", "upper"}}),
-              HasSubstr("standardize: "));
-  EXPECT_THAT(FaultOf({{"vocabulary", {"a"}}, {"output_sequence_length", 3}, {"ngrams", {0}}}),
+  EXPECT_THAT(
+      VectorizationFault({{"vocabulary", {"a"}}, {"output_mode", "count"}, {"output_sequence_length", 3}}),
+      HasSubstr("output_sequence_length: needs the output_mode \"int\""));
+  EXPECT_THAT(
+      VectorizationFault({{"vocabulary", {"a"}}, {"output_sequence_length", 3}, {"standardize", "upper"}}),
+      HasSubstr("standardize: "));
+  EXPECT_THAT(VectorizationFault({{"vocabulary", {"a"}}, {"output_sequence_length", 3}, {"ngrams", {0}}}),
               HasSubstr("ngrams: holds 0"));
-  EXPECT_THAT(FaultOf({{"vocabulary", {"a"}}, {"output_sequence_length", 3}}, 2),
+  EXPECT_THAT(VectorizationFault({{"vocabulary", {"a"}}, {"output_sequence_length", 3}}, 2),
               HasSubstr("input 'x' must have one text for each example"));
 }
 

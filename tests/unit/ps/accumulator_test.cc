@@ -26,29 +26,30 @@ class AccumulatorTest : public testing::Test {
 };
 
 TEST_F(AccumulatorTest, ChunksInAnyOrderMakeTheWhole) {
-  EXPECT_EQ(accumulator_.Add(At(6), Bytes({6, 7, 8, 9})), absl::OkStatus());
-  EXPECT_EQ(accumulator_.Add(At(0), Bytes({0, 1})), absl::OkStatus());
+  EXPECT_EQ(accumulator_.Add(ChunkAt(6), Bytes({6, 7, 8, 9})), absl::OkStatus());
+  EXPECT_EQ(accumulator_.Add(ChunkAt(0), Bytes({0, 1})), absl::OkStatus());
   EXPECT_FALSE(accumulator_.complete());
-  EXPECT_EQ(accumulator_.Add(At(2), Bytes({2, 3, 4, 5})), absl::OkStatus());
+  EXPECT_EQ(accumulator_.Add(ChunkAt(2), Bytes({2, 3, 4, 5})), absl::OkStatus());
   EXPECT_TRUE(accumulator_.complete());
   EXPECT_THAT(accumulator_.runs(), ElementsAre(Pair(0, 10)));
   EXPECT_THAT(accumulator_.Take().buffer()->span(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
 }
 
 TEST_F(AccumulatorTest, RunsThatTouchBecomeOne) {
-  ASSERT_TRUE(accumulator_.Add(At(0), Bytes({0})).ok());
-  ASSERT_TRUE(accumulator_.Add(At(2), Bytes({2})).ok());
-  ASSERT_TRUE(accumulator_.Add(At(5), Bytes({5})).ok());
+  ASSERT_TRUE(accumulator_.Add(ChunkAt(0), Bytes({0})).ok());
+  ASSERT_TRUE(accumulator_.Add(ChunkAt(2), Bytes({2})).ok());
+  ASSERT_TRUE(accumulator_.Add(ChunkAt(5), Bytes({5})).ok());
   EXPECT_THAT(accumulator_.runs(), ElementsAre(Pair(0, 1), Pair(2, 3), Pair(5, 6)));
-  ASSERT_TRUE(accumulator_.Add(At(1), Bytes({1})).ok());
+  ASSERT_TRUE(accumulator_.Add(ChunkAt(1), Bytes({1})).ok());
   EXPECT_THAT(accumulator_.runs(), ElementsAre(Pair(0, 3), Pair(5, 6)));
   EXPECT_EQ(accumulator_.received(), 4);
 }
 
 TEST_F(AccumulatorTest, RepeatedElementsAreRefusedWithoutEffect) {
-  ASSERT_TRUE(accumulator_.Add(At(3), Bytes({3, 4, 5})).ok());
+  ASSERT_TRUE(accumulator_.Add(ChunkAt(3), Bytes({3, 4, 5})).ok());
   for (int64_t offset : {1, 2, 3, 4, 5}) {
-    EXPECT_EQ(accumulator_.Add(At(offset), Bytes({-1, -1, -1})).code(), absl::StatusCode::kInvalidArgument)
+    EXPECT_EQ(accumulator_.Add(ChunkAt(offset), Bytes({-1, -1, -1})).code(),
+              absl::StatusCode::kInvalidArgument)
         << offset;
   }
   EXPECT_EQ(accumulator_.received(), 3);
@@ -56,20 +57,21 @@ TEST_F(AccumulatorTest, RepeatedElementsAreRefusedWithoutEffect) {
 }
 
 TEST_F(AccumulatorTest, ElementsReceivedInPlaceAreNotCopied) {
-  const absl::Span<float> destination = accumulator_.DestinationFor(At(3), 2);
+  const absl::Span<float> destination = accumulator_.DestinationFor(ChunkAt(3), 2);
   ASSERT_EQ(destination.size(), 2u);
   destination[0] = 3, destination[1] = 4;
   const absl::Span<const char> run(reinterpret_cast<const char*>(destination.data()), 2 * sizeof(float));
   EXPECT_EQ(accumulator_.received(), 0);
-  ASSERT_TRUE(accumulator_.Add(At(3), {&run, 1}).ok());
+  ASSERT_TRUE(accumulator_.Add(ChunkAt(3), {&run, 1}).ok());
   EXPECT_THAT(accumulator_.runs(), ElementsAre(Pair(3, 5)));
   EXPECT_THAT(accumulator_.Take().buffer()->span().subspan(3, 2), ElementsAre(3, 4));
 }
 
 TEST_F(AccumulatorTest, ChunksThatWouldBeRefusedHaveNoDestination) {
-  ASSERT_TRUE(accumulator_.Add(At(3), Bytes({3, 4, 5})).ok());
-  for (int64_t offset : {-1, 2, 3, 5, 9, 10}) EXPECT_TRUE(accumulator_.DestinationFor(At(offset), 2).empty());
-  v1::Chunk encoded = At(0);
+  ASSERT_TRUE(accumulator_.Add(ChunkAt(3), Bytes({3, 4, 5})).ok());
+  for (int64_t offset : {-1, 2, 3, 5, 9, 10})
+    EXPECT_TRUE(accumulator_.DestinationFor(ChunkAt(offset), 2).empty());
+  v1::Chunk encoded = ChunkAt(0);
   encoded.set_encoding(v1::ENCODING_BFLOAT16);
   EXPECT_TRUE(accumulator_.DestinationFor(encoded, 2).empty());
   EXPECT_THAT(accumulator_.runs(), ElementsAre(Pair(3, 6)));
@@ -78,7 +80,7 @@ TEST_F(AccumulatorTest, ChunksThatWouldBeRefusedHaveNoDestination) {
 TEST_F(AccumulatorTest, ChunksOutsideTheValuesAreRefused) {
   const int64_t most = std::numeric_limits<int64_t>::max();
   for (int64_t offset : {int64_t{-1}, int64_t{9}, int64_t{10}, most, -most}) {
-    EXPECT_EQ(accumulator_.Add(At(offset), Bytes({1, 2})).code(), absl::StatusCode::kInvalidArgument)
+    EXPECT_EQ(accumulator_.Add(ChunkAt(offset), Bytes({1, 2})).code(), absl::StatusCode::kInvalidArgument)
         << offset;
   }
   EXPECT_THAT(accumulator_.runs(), IsEmpty());
@@ -86,15 +88,15 @@ TEST_F(AccumulatorTest, ChunksOutsideTheValuesAreRefused) {
 
 TEST_F(AccumulatorTest, APayloadWithAFractionOfAFloatIsRefused) {
   const absl::Span<const char> seven_bytes("1234567", 7), none;
-  EXPECT_EQ(accumulator_.Add(At(0), {&seven_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(accumulator_.Add(At(0), {&none, 1}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(accumulator_.Add(ChunkAt(0), {&seven_bytes, 1}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(accumulator_.Add(ChunkAt(0), {&none, 1}).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(AccumulatorTest, AFloatMayBeSplitOverTwoRuns) {
   const float values[] = {1.5f, -2.5f};
   const char* const bytes = reinterpret_cast<const char*>(values);
   const absl::Span<const char> runs[] = {{bytes, 3}, {bytes + 3, 5}};
-  ASSERT_EQ(accumulator_.Add(At(4), net::Payload(runs)), absl::OkStatus());
+  ASSERT_EQ(accumulator_.Add(ChunkAt(4), net::Payload(runs)), absl::OkStatus());
   EXPECT_THAT(accumulator_.Take().buffer()->span().subspan(4, 2), ElementsAre(1.5f, -2.5f));
 }
 
@@ -118,7 +120,7 @@ class BorrowingAccumulatorTest : public testing::Test {
     for (size_t i = 0; i < client_.size(); ++i) client_[i] = static_cast<float>(i) - 2;
   }
   absl::Status Add(int64_t offset, size_t count, int64_t shift = 0) {
-    return accumulator_.Add(At(offset), net::Borrowed({client_.data() + 2 + offset + shift, count}));
+    return accumulator_.Add(ChunkAt(offset), net::Borrowed({client_.data() + 2 + offset + shift, count}));
   }
 
   std::vector<float> client_ = std::vector<float>(14);
@@ -154,24 +156,24 @@ TEST_F(BorrowingAccumulatorTest, AChunkInSeveralLongRunsIsNotCopied) {
   };
   optim::BufferPool pool(/*size=*/4096, /*max_idle=*/2);
   Accumulator accumulator(pool, Accumulator::Borrowed::kKept);
-  ASSERT_EQ(accumulator.Add(At(0), net::Borrowed({at(0, 2048), at(3000, 1024), at(5000, 1024)})),
+  ASSERT_EQ(accumulator.Add(ChunkAt(0), net::Borrowed({at(0, 2048), at(3000, 1024), at(5000, 1024)})),
             absl::OkStatus());
   EXPECT_THAT(accumulator.Take().runs(),
               ElementsAre(optim::ElementRun{0, client.data()}, optim::ElementRun{2048, client.data() + 3000},
                           optim::ElementRun{3072, client.data() + 5000}));
   Accumulator copying(pool, Accumulator::Borrowed::kKept);
-  ASSERT_EQ(copying.Add(At(0), net::Borrowed({at(0, 1023), at(2000, 1024)})), absl::OkStatus());
+  ASSERT_EQ(copying.Add(ChunkAt(0), net::Borrowed({at(0, 1023), at(2000, 1024)})), absl::OkStatus());
   EXPECT_NE(copying.elements().buffer(), nullptr);
 }
 
 TEST_F(BorrowingAccumulatorTest, SomeElementsMayBeCopiedAndOthersBorrowed) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
-  ASSERT_EQ(accumulator_.Add(At(2), Bytes({7, 7, 7})), absl::OkStatus());
-  const absl::Span<float> destination = accumulator_.DestinationFor(At(0), 2);
+  ASSERT_EQ(accumulator_.Add(ChunkAt(2), Bytes({7, 7, 7})), absl::OkStatus());
+  const absl::Span<float> destination = accumulator_.DestinationFor(ChunkAt(0), 2);
   ASSERT_EQ(destination.size(), 2u);
   destination[0] = destination[1] = -1;
   const absl::Span<const char> run(reinterpret_cast<const char*>(destination.data()), 2 * sizeof(float));
-  ASSERT_EQ(accumulator_.Add(At(0), {&run, 1}), absl::OkStatus());
+  ASSERT_EQ(accumulator_.Add(ChunkAt(0), {&run, 1}), absl::OkStatus());
   const GradientView view = accumulator_.Take();
   EXPECT_THAT(view.runs(), ElementsAre(optim::ElementRun{0, destination.data()},
                                        optim::ElementRun{5, client_.data() + 7}));
@@ -179,8 +181,8 @@ TEST_F(BorrowingAccumulatorTest, SomeElementsMayBeCopiedAndOthersBorrowed) {
 }
 
 TEST_F(BorrowingAccumulatorTest, ElementsCopiedBeforeTheFirstBorrowedOnesStayInTheBuffer) {
-  ASSERT_EQ(accumulator_.Add(At(8), Bytes({7, 7})), absl::OkStatus());
-  ASSERT_EQ(accumulator_.Add(At(0), Bytes({-1, -1})), absl::OkStatus());
+  ASSERT_EQ(accumulator_.Add(ChunkAt(8), Bytes({7, 7})), absl::OkStatus());
+  ASSERT_EQ(accumulator_.Add(ChunkAt(0), Bytes({-1, -1})), absl::OkStatus());
   ASSERT_EQ(Add(2, 6), absl::OkStatus());
   const GradientView view = accumulator_.Take();
   EXPECT_EQ(view.runs().size(), 3u);
@@ -207,9 +209,9 @@ TEST_F(BorrowingAccumulatorTest, ChunksOfAnyKindInAnyOrderAreFoundInTheRuns) {
       const auto shift = static_cast<int64_t>(random() % 3) * kSize;  // usually the same for two of them
       const absl::Span<const float> elements(client.data() + begin + shift, static_cast<size_t>(count));
       std::copy(elements.begin(), elements.end(), wanted.begin() + begin);
-      const absl::Status added = shift == 0
-                                     ? accumulator.Add(At(begin), Bytes({elements.begin(), elements.end()}))
-                                     : accumulator.Add(At(begin), net::Borrowed(elements));
+      const absl::Status added =
+          shift == 0 ? accumulator.Add(ChunkAt(begin), Bytes({elements.begin(), elements.end()}))
+                     : accumulator.Add(ChunkAt(begin), net::Borrowed(elements));
       ASSERT_EQ(added, absl::OkStatus());
       for (const auto& [from, to] : accumulator.runs()) {
         ASSERT_EQ(Elements(accumulator.elements(), from, to),
@@ -229,7 +231,7 @@ TEST_F(BorrowingAccumulatorTest, BorrowedMemoryIsOwnedAsLongAsItIsUsed) {
   GradientView view;
   {
     Accumulator accumulator(pool_, Accumulator::Borrowed::kKept);
-    ASSERT_EQ(accumulator.Add(At(0), borrowed), absl::OkStatus());
+    ASSERT_EQ(accumulator.Add(ChunkAt(0), borrowed), absl::OkStatus());
     view = accumulator.Take();
   }
   EXPECT_GT(borrowed.owners(), before);
@@ -239,7 +241,7 @@ TEST_F(BorrowingAccumulatorTest, BorrowedMemoryIsOwnedAsLongAsItIsUsed) {
 
 TEST_F(BorrowingAccumulatorTest, AskingForADestinationMovesNothing) {
   ASSERT_EQ(Add(5, 5), absl::OkStatus());
-  ASSERT_FALSE(accumulator_.DestinationFor(At(0), 2).empty());
+  ASSERT_FALSE(accumulator_.DestinationFor(ChunkAt(0), 2).empty());
   EXPECT_THAT(accumulator_.elements().runs(), ElementsAre(optim::ElementRun{5, client_.data() + 7}));
 }
 
@@ -248,7 +250,7 @@ TEST_F(BorrowingAccumulatorTest, MisalignedElementsAreCopied) {
   char* const odd = bytes.data() + 1;
   std::memcpy(odd, client_.data(), 14 * sizeof(float));
   const absl::Span<const float> elements(reinterpret_cast<const float*>(odd), 14);
-  ASSERT_EQ(accumulator_.Add(At(0), net::Borrowed(elements.subspan(2, 10))), absl::OkStatus());
+  ASSERT_EQ(accumulator_.Add(ChunkAt(0), net::Borrowed(elements.subspan(2, 10))), absl::OkStatus());
   EXPECT_THAT(accumulator_.Take().buffer()->span(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
 }
 
@@ -259,7 +261,7 @@ TEST_F(BorrowingAccumulatorTest, RunsBeyondTheLimitAreCopied) {
   Accumulator accumulator(pool, Accumulator::Borrowed::kKept);
   for (int64_t i = 0; i < kSize; ++i) {
     const std::vector<float>& from = i % 2 == 0 ? forth : back;
-    ASSERT_EQ(accumulator.Add(At(i), net::Borrowed({from.data() + i, 1})), absl::OkStatus());
+    ASSERT_EQ(accumulator.Add(ChunkAt(i), net::Borrowed({from.data() + i, 1})), absl::OkStatus());
   }
   const GradientView view = accumulator.Take();
   EXPECT_LT(view.runs().size(), 2000u);
@@ -269,7 +271,7 @@ TEST_F(BorrowingAccumulatorTest, RunsBeyondTheLimitAreCopied) {
 TEST_F(BorrowingAccumulatorTest, RefusedAndEncodedChunksAreNotBorrowed) {
   EXPECT_EQ(Add(8, 4).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(accumulator_.elements().none());
-  v1::Chunk encoded = At(0);
+  v1::Chunk encoded = ChunkAt(0);
   encoded.set_encoding(v1::ENCODING_BFLOAT16);
   encoded.set_count(4);
   ASSERT_EQ(accumulator_.Add(encoded, net::Borrowed({client_.data() + 2, 2})), absl::OkStatus());
@@ -278,15 +280,15 @@ TEST_F(BorrowingAccumulatorTest, RefusedAndEncodedChunksAreNotBorrowed) {
 
 TEST_F(BorrowingAccumulatorTest, WithCopyingNothingIsBorrowed) {
   Accumulator accumulator(pool_);
-  ASSERT_EQ(accumulator.Add(At(0), net::Borrowed({client_.data() + 2, 10})), absl::OkStatus());
+  ASSERT_EQ(accumulator.Add(ChunkAt(0), net::Borrowed({client_.data() + 2, 10})), absl::OkStatus());
   EXPECT_THAT(accumulator.Take().buffer()->span(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
 }
 
 TEST_F(BorrowingAccumulatorTest, WithoutMemoryForACopyTheChunkIsRefused) {
   optim::BufferPool none(/*size=*/10, /*max_idle=*/2, std::make_shared<optim::MemoryBudget>(8));
   Accumulator accumulator(none, Accumulator::Borrowed::kKept);
-  ASSERT_EQ(accumulator.Add(At(0), net::Borrowed({client_.data() + 2, 2})), absl::OkStatus());
-  EXPECT_EQ(accumulator.Add(At(2), Bytes({7})).code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_EQ(accumulator.Add(ChunkAt(0), net::Borrowed({client_.data() + 2, 2})), absl::OkStatus());
+  EXPECT_EQ(accumulator.Add(ChunkAt(2), Bytes({7})).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(accumulator.received(), 2);
   EXPECT_THAT(accumulator.elements().runs(), ElementsAre(optim::ElementRun{0, client_.data() + 2}));
 }

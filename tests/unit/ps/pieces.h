@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "absl/types/span.h"
 #include "cairn/v1/parameter_server.pb.h"
 #include "cairn/v1/session.pb.h"
+#include "common/core/clock.h"
 #include "common/net/cluster/placement.h"
 #include "common/net/wire/frame.h"
 #include "optim/optimizer.h"
@@ -31,7 +33,12 @@ class Bytes {
   absl::Span<const char> run_;
 };
 
-inline v1::Chunk At(int64_t offset) {
+// A time: so many seconds after the start of a test.
+inline TimePoint At(int seconds) {
+  return TimePoint(std::chrono::seconds(1000 + seconds));
+}
+
+inline v1::Chunk ChunkAt(int64_t offset) {
   v1::Chunk chunk;
   chunk.set_offset(offset);
   return chunk;

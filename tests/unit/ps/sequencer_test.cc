@@ -49,7 +49,7 @@ std::string ToText(const LogEntry& entry) {
                       config_change.end ? "end" : absl::StrCat("rate ", *config_change.learning_rate));
 }
 
-class RecordingSink final : public LogSink {
+class RecordingLog final : public LogSink {
  public:
   void Append(const LogEntry& entry) override {
     entries.push_back(ToText(entry));
@@ -93,7 +93,7 @@ class SequencerTest : public testing::Test {
   std::vector<std::string>& log() { return sink_->entries; }
 
   Sequencer sequencer_;
-  std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
+  std::shared_ptr<RecordingLog> sink_ = std::make_shared<RecordingLog>();
 };
 
 TEST_F(SequencerTest, APushCountsWhenEveryServerHoldsIt) {
@@ -206,7 +206,7 @@ TEST_F(SequencerTest, SettingsOfARefusedPushHaveNoEffect) {
 
 TEST(AsynchronousSequencer, SettingsOfGroupsPrecedeTheUpdateOfTheirPushAlone) {
   Sequencer sequencer(MakePolicy({.mode = "async"}).value(), /*num_servers=*/1);
-  const auto sink = std::make_shared<RecordingSink>();
+  const auto sink = std::make_shared<RecordingLog>();
   ASSERT_EQ(sequencer.Subscribe(0, 1, sink), absl::OkStatus());
   for (int worker : {0, 1}) sequencer.Join(worker, 1);
   sequencer.OnStaged(0, Push(1, 1, 1));
@@ -220,7 +220,7 @@ TEST(AsynchronousSequencer, SettingsOfGroupsPrecedeTheUpdateOfTheirPushAlone) {
 TEST(MeasuringSequencer, SettingsOfGroupsPrecedeTheMeasure) {
   constexpr optim::Norms kNorms[] = {optim::Norms::kGradient};
   Sequencer sequencer(MakePolicy({.mode = "async"}).value(), /*num_servers=*/1, kNorms);
-  const auto sink = std::make_shared<RecordingSink>();
+  const auto sink = std::make_shared<RecordingLog>();
   ASSERT_EQ(sequencer.Subscribe(0, 1, sink), absl::OkStatus());
   for (int worker : {0, 1}) sequencer.Join(worker, 1);
   sequencer.OnStaged(0, Push(1, 1, 1));
@@ -233,7 +233,7 @@ TEST(MeasuringSequencer, SettingsOfGroupsPrecedeTheMeasure) {
 
 TEST_F(SequencerTest, ASubscriberGetsTheLogFromItsPosition) {
   for (const char* token : {"a", "b", "c"}) EXPECT_TRUE(sequencer_.WriteMarker({.token = token}).ok());
-  const auto follower = std::make_shared<RecordingSink>();
+  const auto follower = std::make_shared<RecordingLog>();
   ASSERT_EQ(sequencer_.Subscribe(1, 2, follower), absl::OkStatus());
   EXPECT_THAT(follower->entries, ElementsAre("2: marker b", "3: marker c"));
   EXPECT_EQ(follower->flushed, 2u);
@@ -242,7 +242,7 @@ TEST_F(SequencerTest, ASubscriberGetsTheLogFromItsPosition) {
 }
 
 TEST_F(SequencerTest, ANewSubscriptionReplacesTheOldOne) {
-  const auto old_link = std::make_shared<RecordingSink>(), new_link = std::make_shared<RecordingSink>();
+  const auto old_link = std::make_shared<RecordingLog>(), new_link = std::make_shared<RecordingLog>();
   ASSERT_EQ(sequencer_.Subscribe(1, 1, old_link), absl::OkStatus());
   ASSERT_EQ(sequencer_.Subscribe(1, 1, new_link), absl::OkStatus());
   sequencer_.Unsubscribe(1, old_link.get());
@@ -257,9 +257,9 @@ TEST_F(SequencerTest, ANewSubscriptionReplacesTheOldOne) {
 TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
   for (const char* token : {"a", "b", "c"}) EXPECT_TRUE(sequencer_.WriteMarker({.token = token}).ok());
   sequencer_.OnExecuted(0, 3);
-  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()), absl::OkStatus());
+  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingLog>()), absl::OkStatus());
   sequencer_.OnExecuted(1, 2);
-  const auto late = std::make_shared<RecordingSink>();
+  const auto late = std::make_shared<RecordingLog>();
   EXPECT_EQ(sequencer_.Subscribe(1, 2, late),
             absl::FailedPreconditionError(
                 "ps/1 asks for the log from entry 2, but the log here has entries 3 to 3"));
@@ -270,13 +270,13 @@ TEST_F(SequencerTest, TheLogIsKeptUntilAllServersHaveExecutedIt) {
 }
 
 TEST_F(SequencerTest, ReportsOfExecutedEntriesBeyondTheLogAreCapped) {
-  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()), absl::OkStatus());
+  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingLog>()), absl::OkStatus());
   ASSERT_TRUE(sequencer_.WriteMarker({.token = "a"}).ok());
   sequencer_.OnExecuted(1, 1000);
   sequencer_.OnExecuted(0, 1);
   ASSERT_TRUE(sequencer_.WriteMarker({.token = "b"}).ok());
   sequencer_.OnExecuted(0, 2);
-  const auto again = std::make_shared<RecordingSink>();
+  const auto again = std::make_shared<RecordingLog>();
   EXPECT_EQ(sequencer_.Subscribe(1, 2, again), absl::OkStatus());
   EXPECT_THAT(again->entries, ElementsAre("2: marker b"));
 }
@@ -310,13 +310,13 @@ TEST_F(SequencerTest, AnEndedLogEndsItsSubscriptions) {
   EXPECT_TRUE(sink_->ended);
   EXPECT_TRUE(sequencer_.WriteMarker({.token = "a"}).ok());
   EXPECT_THAT(log(), IsEmpty());
-  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()),
+  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingLog>()),
             absl::UnavailableError("the job is being created again"));
 }
 
 TEST_F(SequencerTest, AFollowerWithAnOldEpochIsRefused) {
-  ASSERT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1), absl::OkStatus());
-  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingSink>()),
+  ASSERT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingLog>(), /*epoch=*/1), absl::OkStatus());
+  EXPECT_EQ(sequencer_.Subscribe(1, 1, std::make_shared<RecordingLog>()),
             absl::UnavailableError("a backup has been promoted in place of ps/1"));
 }
 
@@ -327,7 +327,7 @@ TEST(ReplicatedSequencer, AFollowerThatIsAheadMustLookForTheLeader) {
   SequencerFeed feed(sequencer, replicator);
   sequencer.ReplicateTo(&feed, /*own_server=*/0);
   EXPECT_EQ(
-      sequencer.Subscribe(1, 3, std::make_shared<RecordingSink>()),
+      sequencer.Subscribe(1, 3, std::make_shared<RecordingLog>()),
       absl::UnavailableError("ps/1 asks for the log from entry 3, but the log here has entries 1 to 0"));
 }
 
@@ -338,10 +338,10 @@ TEST(ReplicatedSequencer, AFollowerThatIsBehindHasBeenReplaced) {
   SequencerFeed feed(sequencer, replicator);
   sequencer.ReplicateTo(&feed, /*own_server=*/0);
   for (const char* token : {"a", "b"}) ASSERT_TRUE(sequencer.WriteMarker({.token = token}).ok());
-  ASSERT_EQ(sequencer.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1), absl::OkStatus());
+  ASSERT_EQ(sequencer.Subscribe(1, 1, std::make_shared<RecordingLog>(), /*epoch=*/1), absl::OkStatus());
   for (const int server : {0, 1}) sequencer.OnExecuted(server, 2);
   EXPECT_EQ(
-      sequencer.Subscribe(1, 1, std::make_shared<RecordingSink>(), /*epoch=*/1),
+      sequencer.Subscribe(1, 1, std::make_shared<RecordingLog>(), /*epoch=*/1),
       absl::UnavailableError("ps/1 asks for the log from entry 1, but the log here has entries 3 to 2"));
 }
 
@@ -365,8 +365,8 @@ class MeasuringSequencerTest : public testing::Test {
   std::vector<std::string>& log() { return sink_->entries; }
 
   Sequencer sequencer_;
-  std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
-  std::shared_ptr<RecordingSink> other_sink_ = std::make_shared<RecordingSink>();
+  std::shared_ptr<RecordingLog> sink_ = std::make_shared<RecordingLog>();
+  std::shared_ptr<RecordingLog> other_sink_ = std::make_shared<RecordingLog>();
 };
 
 TEST_F(MeasuringSequencerTest, EachEntryOfAnUpdateHasTheTotalsOfTheOneBefore) {
@@ -518,7 +518,7 @@ class ReplicatedSequencerTest : public testing::Test {
   }
 
   Sequencer backup_;
-  std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
+  std::shared_ptr<RecordingLog> sink_ = std::make_shared<RecordingLog>();
 };
 
 TEST_F(ReplicatedSequencerTest, ContinuesWithTheSumsReportedBefore) {

@@ -32,7 +32,7 @@
 namespace cairn::ps {
 namespace {
 
-constexpr int64_t kElements = int64_t{64} << 10;  // 256 KiB: a few answers fill gRPC's buffers
+constexpr int64_t kLargeElements = int64_t{64} << 10;  // 256 KiB: a few answers fill gRPC's buffers
 constexpr uint64_t kRequests = 400;
 
 // Reads nothing until it is opened; then counts the answers.
@@ -139,8 +139,8 @@ TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
   DataChannelService data_channel(shards, std::move(listeners), {.incarnation = 5});
   v1::CreateRequest create;
   create.mutable_job()->set_mode(v1::MODE_VARIABLES);
-  *create.add_slices() = Vectors({{"a", kElements}})[0].ToProto();
-  create.mutable_values()->Resize(kElements, 1.0f);
+  *create.add_slices() = Vectors({{"a", kLargeElements}})[0].ToProto();
+  create.mutable_values()->Resize(kLargeElements, 1.0f);
   uint64_t layout = 0;
   server.Create(create,
                 [&](absl::StatusOr<v1::CreateResponse> response) { layout = response.value().layout(); });
@@ -172,7 +172,7 @@ TEST_P(ServiceTest, AClientThatReadNoAnswersGetsAllInOrder) {
   reader.Open();
   EXPECT_TRUE(reader.AwaitDone(kRequests));
   EXPECT_EQ(reader.done(), asked);
-  EXPECT_EQ(reader.bytes(), static_cast<int64_t>(kRequests) * kElements * 4);
+  EXPECT_EQ(reader.bytes(), static_cast<int64_t>(kRequests) * kLargeElements * 4);
   stream.reset();
   EXPECT_EQ(by, net::InWords(GetParam()));
 }

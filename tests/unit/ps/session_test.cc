@@ -25,7 +25,7 @@ float InBfloat16(std::vector<float> two) {
   return bits;
 }
 
-class RecordingSink final : public SessionSink {
+class RecordedReplies final : public SessionSink {
  public:
   void Send(const v1::ServerHeader& header, net::FloatSpans payload,
             const std::shared_ptr<const void>&) override {
@@ -93,7 +93,7 @@ class SessionTest : public testing::Test {
 
   test::FakeClock clock_;
   Server server_;
-  std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
+  std::shared_ptr<RecordedReplies> sink_ = std::make_shared<RecordedReplies>();
   Session session_{server_, sink_};
   uint64_t layout_ = 0;
 };

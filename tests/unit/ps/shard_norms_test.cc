@@ -24,7 +24,7 @@ class ClippingShardTest : public testing::Test {
                 .final_version = 0}) {
     shard_.ConnectTo(&port_);
     auto push = shard_.BeginPush({.gradient = gradient_, .read_values = true});
-    EXPECT_EQ(push->AddChunk(At(0), Bytes({6, 8})), absl::OkStatus());
+    EXPECT_EQ(push->AddChunk(ChunkAt(0), Bytes({6, 8})), absl::OkStatus());
     shard_.FinishPush(std::move(push),
                       [this](absl::StatusOr<PushResult> result) { answer_ = std::move(result); });
   }

@@ -37,7 +37,7 @@ class ShardTest : public testing::Test {
   // `answer` is set when the answer comes.
   void Push(const PushKey& key, std::vector<float> values, PushAnswer& answer) {
     auto push = shard_.BeginPush({.gradient = From(key), .read_values = true});
-    EXPECT_EQ(push->AddChunk(At(0), Bytes(std::move(values))), absl::OkStatus());
+    EXPECT_EQ(push->AddChunk(ChunkAt(0), Bytes(std::move(values))), absl::OkStatus());
     shard_.FinishPush(std::move(push),
                       [&answer](absl::StatusOr<PushResult> result) { answer = std::move(result); });
   }
@@ -244,7 +244,7 @@ TEST_F(ShardTest, AWriteTakesEffectBetweenTwoEntriesOfTheLog) {
   Push(Key(0, 1), {1, 1}, first_);
   ApplyRound(1, {Key(0, 1)});
   auto data = std::make_unique<Accumulator>(shard_.store().pool());
-  ASSERT_TRUE(data->Add(At(1), Bytes({50})).ok());
+  ASSERT_TRUE(data->Add(ChunkAt(1), Bytes({50})).ok());
   int64_t written_at = -1;
   shard_.Write(std::move(data), {}, [&](absl::StatusOr<int64_t> version) { written_at = version.value(); });
   EXPECT_EQ(written_at, 1);
@@ -388,7 +388,7 @@ class SmallShard {
     const Gradient gradient = {.key = {0, 1, next}, .base_version = next - 1, .examples = 1};
     PushAnswer answer;
     auto push = shard.BeginPush({.gradient = gradient, .read_values = read_values});
-    if (absl::Status came = push->AddChunk(At(0), Bytes({1})); !came.ok()) return came;
+    if (absl::Status came = push->AddChunk(ChunkAt(0), Bytes({1})); !came.ok()) return came;
     shard.FinishPush(std::move(push), [&](absl::StatusOr<PushResult> result) { answer = std::move(result); });
     Decide(Apply{.version = next, .contributors = {gradient}});
     return answer;

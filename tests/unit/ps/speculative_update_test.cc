@@ -247,7 +247,7 @@ TEST_P(SpeculativeUpdateTest, ValuesWrittenMeanwhileAreUpdated) {
   Interleaved(pushes);
   for (Side* side : {&speculative_, &after_}) {
     auto data = std::make_unique<Accumulator>(side->shard().store().pool());
-    ASSERT_EQ(data->Add(At(5), Bytes({17})), absl::OkStatus());
+    ASSERT_EQ(data->Add(ChunkAt(5), Bytes({17})), absl::OkStatus());
     side->shard().Write(std::move(data), {}, [](absl::StatusOr<int64_t> version) { EXPECT_EQ(*version, 1); });
   }
   ExpectMadeAfterwards(2, pushes);
@@ -293,7 +293,7 @@ TEST(SpeculativeUpdate, SmallShardsAreUpdatedRegularly) {
            ADD_FAILURE() << "a piece of two elements";
            return true;
          }});
-    EXPECT_EQ(push->AddChunk(At(0), Bytes({1, 2})), absl::OkStatus());
+    EXPECT_EQ(push->AddChunk(ChunkAt(0), Bytes({1, 2})), absl::OkStatus());
     shard.FinishPush(std::move(push),
                      [](absl::StatusOr<PushResult> result) { EXPECT_FALSE(result->sent_early); });
     shard.Append({shard.next_index(), Apply{.version = version, .contributors = {gradient}}});

@@ -77,13 +77,14 @@ class Side {
   }
   void Chunk(Push& push, int64_t begin) { Chunk(push, begin, std::min(begin + kChunk, kSize)); }
   void Chunk(Push& push, int64_t begin, int64_t end) {
-    EXPECT_EQ(push.open->AddChunk(At(begin), Bytes({push.values.begin() + begin, push.values.begin() + end})),
-              absl::OkStatus());
+    EXPECT_EQ(
+        push.open->AddChunk(ChunkAt(begin), Bytes({push.values.begin() + begin, push.values.begin() + end})),
+        absl::OkStatus());
   }
   // As Chunk(), but the elements stay in the push's own memory.
   void BorrowedChunk(Push& push, int64_t begin) {
     const auto count = static_cast<size_t>(std::min(kChunk, kSize - begin));
-    EXPECT_EQ(push.open->AddChunk(At(begin), net::Borrowed({push.values.data() + begin, count})),
+    EXPECT_EQ(push.open->AddChunk(ChunkAt(begin), net::Borrowed({push.values.data() + begin, count})),
               absl::OkStatus());
   }
   void End(Push& push) {

@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kModel[] = R"({"config": {"layers": [
+constexpr char kPlacedModel[] = R"({"config": {"layers": [
     {"class_name": "Dense", "config": {"name": "first", "units": 8, "input_shape": [4]}},
     {"class_name": "Dense", "device": "/cpu:1", "config": {"name": "dense", "units": 4}},
     {"class_name": "Dense", "config": {"name": "dense_1", "units": 2, "device": "cpu:0"}}]}})";
@@ -43,7 +43,7 @@ class LayerPlacementTest : public testing::Test {
     return std::string(status.message());
   }
 
-  const nn::Model model_ = nn::Model::FromJson(kModel, "model.json").value();
+  const nn::Model model_ = nn::Model::FromJson(kPlacedModel, "model.json").value();
   DeviceRequest request_ = {.cpu_devices = 3, .task = {"worker", 1}};
   absl::StatusOr<int> gpus_ = absl::NotFoundError("no usable GPU: no NVIDIA driver");
 };
@@ -138,11 +138,11 @@ TEST(ParsePlacementRule, MalformedRulesAreRefused) {
 }
 
 TEST(ModelJson, DevicesOfLayersDoNotChangeTheModelsIdentity) {
-  std::string other = kModel;
+  std::string other = kPlacedModel;
   other.replace(other.find("/cpu:1"), 6, "/gpu:7");
-  EXPECT_EQ(nn::Model::FromJson(kModel, "a")->canonical_json(),
+  EXPECT_EQ(nn::Model::FromJson(kPlacedModel, "a")->canonical_json(),
             nn::Model::FromJson(other, "b")->canonical_json());
-  EXPECT_THAT(nn::Model::FromJson(kModel, "a")->canonical_json(), ::testing::Not(HasSubstr("cpu")));
+  EXPECT_THAT(nn::Model::FromJson(kPlacedModel, "a")->canonical_json(), ::testing::Not(HasSubstr("cpu")));
 }
 
 }  // namespace

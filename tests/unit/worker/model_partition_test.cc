@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kModel[] = R"({"config": {"layers": [
+constexpr char kPartitionedModel[] = R"({"config": {"layers": [
     {"class_name": "Conv2D", "config": {"name": "conv", "filters": 2, "kernel_size": 3, "input_shape": [8, 8, 1]}},
     {"class_name": "Flatten", "config": {"name": "flatten"}},
     {"class_name": "Dense", "config": {"name": "dense", "units": 4}},
@@ -31,7 +31,7 @@ class ModelPartitionTest : public testing::Test {
     return tasks;
   }
 
-  const nn::Model model_ = nn::Model::FromJson(kModel, "model.json").value();
+  const nn::Model model_ = nn::Model::FromJson(kPartitionedModel, "model.json").value();
   TrainOptions options_;
 };
 

@@ -22,7 +22,7 @@ void ExpectIs(const InitializerConfig& config, Kind kind, double center, double 
   EXPECT_NEAR(distribution->spread, spread, 1e-12) << config.name;
 }
 
-std::string FaultOf(const InitializerConfig& config, const TableShape& shape = kFixed) {
+std::string InitializerFault(const InitializerConfig& config, const TableShape& shape = kFixed) {
   const auto distribution = ResolveInitializer(config, shape);
   return distribution.ok() ? "no fault" : std::string(distribution.status().message());
 }
@@ -62,29 +62,32 @@ TEST(ResolveInitializer, FansAreThoseOfAVariableOfVocabularyByDim) {
 }
 
 TEST(ResolveInitializer, ADynamicTableHasNoFanOfRows) {
-  EXPECT_EQ(FaultOf({"GlorotUniform"}, kDynamic),
+  EXPECT_EQ(InitializerFault({"GlorotUniform"}, kDynamic),
             "initializer GlorotUniform: its mode fan_avg depends on the number of rows, and a dynamic table "
             "has no fixed "
             "number; use RandomUniform, RandomNormal or TruncatedNormal, or set vocabulary_size");
-  EXPECT_THAT(FaultOf({"VarianceScaling"}, kDynamic), HasSubstr("mode fan_in depends"));
-  EXPECT_EQ(FaultOf({"VarianceScaling", {}, {{"mode", "fan_out"}}}, kDynamic), "no fault");
+  EXPECT_THAT(InitializerFault({"VarianceScaling"}, kDynamic), HasSubstr("mode fan_in depends"));
+  EXPECT_EQ(InitializerFault({"VarianceScaling", {}, {{"mode", "fan_out"}}}, kDynamic), "no fault");
 }
 
 TEST(ResolveInitializer, FaultsNameTheInitializerAndTheParameter) {
-  EXPECT_THAT(FaultOf({"Orthogonal"}),
+  EXPECT_THAT(InitializerFault({"Orthogonal"}),
               HasSubstr("unknown initializer 'Orthogonal'; supported: Zeros, Ones, "));
-  EXPECT_EQ(FaultOf({"RandomNormal", {{"sigma", 1}}}), "initializer RandomNormal: sigma 1 is not supported");
-  EXPECT_EQ(FaultOf({"RandomNormal", {{"stddev", -1}}}), "initializer RandomNormal: stddev -1 is negative");
-  EXPECT_EQ(FaultOf({"Constant", {{"value", NAN}}}),
+  EXPECT_EQ(InitializerFault({"RandomNormal", {{"sigma", 1}}}),
+            "initializer RandomNormal: sigma 1 is not supported");
+  EXPECT_EQ(InitializerFault({"RandomNormal", {{"stddev", -1}}}),
+            "initializer RandomNormal: stddev -1 is negative");
+  EXPECT_EQ(InitializerFault({"Constant", {{"value", NAN}}}),
             "initializer Constant: value nan is not a finite number");
-  EXPECT_EQ(FaultOf({"RandomUniform", {{"minval", 2}, {"maxval", 1}}}),
+  EXPECT_EQ(InitializerFault({"RandomUniform", {{"minval", 2}, {"maxval", 1}}}),
             "initializer RandomUniform: minval 2 is above maxval 1");
-  EXPECT_EQ(FaultOf({"VarianceScaling", {{"scale", 0}}}),
+  EXPECT_EQ(InitializerFault({"VarianceScaling", {{"scale", 0}}}),
             "initializer VarianceScaling: scale 0 must be above 0");
-  EXPECT_THAT(FaultOf({"VarianceScaling", {}, {{"mode", "fan"}}}), HasSubstr("mode \"fan\" is not one of"));
-  EXPECT_THAT(FaultOf({"VarianceScaling", {}, {{"distribution", "cauchy"}}}),
+  EXPECT_THAT(InitializerFault({"VarianceScaling", {}, {{"mode", "fan"}}}),
+              HasSubstr("mode \"fan\" is not one of"));
+  EXPECT_THAT(InitializerFault({"VarianceScaling", {}, {{"distribution", "cauchy"}}}),
               HasSubstr("\"cauchy\" is not one of"));
-  EXPECT_EQ(FaultOf({"Zeros", {}, {{"mode", "fan_in"}}}),
+  EXPECT_EQ(InitializerFault({"Zeros", {}, {{"mode", "fan_in"}}}),
             "initializer Zeros: mode \"fan_in\" is not supported");
 }
 

@@ -266,34 +266,34 @@ TEST(RowOptimizer, TheLearningRateMayHaveASchedule) {
   EXPECT_EQ(table.values(0), std::vector<float>{-2.5f});
 }
 
-std::string FaultOf(const OptimizerConfig& config) {
+std::string OptimizerFault(const OptimizerConfig& config) {
   const auto optimizer = MakeRowOptimizer(config, 4);
   return optimizer.ok() ? "no fault" : std::string(optimizer.status().message());
 }
 
 TEST(MakeRowOptimizer, NamesAreThoseOfKerasInAnyCase) {
   for (const char* name : {"sgd", "ADAM", "adagrad", "rowwiseadagrad", "rmsprop", "ftrl"}) {
-    EXPECT_EQ(FaultOf({name, {}}), "no fault");
+    EXPECT_EQ(OptimizerFault({name, {}}), "no fault");
   }
 }
 
 TEST(MakeRowOptimizer, FaultsNameTheOptimizerAndTheHyperparameter) {
   EXPECT_EQ(
-      FaultOf({"Lion", {}}),
+      OptimizerFault({"Lion", {}}),
       "unknown optimizer 'Lion' of a table; supported: SGD, Adam, Adagrad, RowWiseAdagrad, RMSprop, Ftrl");
-  EXPECT_THAT(FaultOf({"Adam", {{"beta1", 0.9}}}),
+  EXPECT_THAT(OptimizerFault({"Adam", {{"beta1", 0.9}}}),
               HasSubstr("optimizer Adam: unknown hyperparameter 'beta1'"));
-  EXPECT_THAT(FaultOf({"Adam", {{"beta_1", 1}}}), HasSubstr("'beta_1' is 1, must be in [0, 1)"));
-  EXPECT_THAT(FaultOf({"Adam", {{"weight_decay", 0.1}}}),
+  EXPECT_THAT(OptimizerFault({"Adam", {{"beta_1", 1}}}), HasSubstr("'beta_1' is 1, must be in [0, 1)"));
+  EXPECT_THAT(OptimizerFault({"Adam", {{"weight_decay", 0.1}}}),
               HasSubstr("'weight_decay' changes all rows in every update"));
   EXPECT_EQ(
-      FaultOf({"SGD", {{"clipnorm", 1}}}),
+      OptimizerFault({"SGD", {{"clipnorm", 1}}}),
       "optimizer SGD: 'clipnorm' is a norm over all rows, which a table lacks; clipvalue limits elements");
-  EXPECT_THAT(FaultOf({"SGD", {{"clipvalue", 1}, {"row_clipnorm", 1}}}),
+  EXPECT_THAT(OptimizerFault({"SGD", {{"clipvalue", 1}, {"row_clipnorm", 1}}}),
               HasSubstr("only one of clipvalue and"));
-  EXPECT_EQ(FaultOf({"Ftrl", {{"learning_rate_power", -0.3}}}),
+  EXPECT_EQ(OptimizerFault({"Ftrl", {{"learning_rate_power", -0.3}}}),
             "optimizer Ftrl: the learning_rate_power of a table must be -0.5");
-  EXPECT_EQ(FaultOf({"Adam", {{"catch_up", 1}, {"beta_1", 0.97}}}),
+  EXPECT_EQ(OptimizerFault({"Adam", {{"catch_up", 1}, {"beta_1", 0.97}}}),
             "optimizer Adam: catch_up needs a beta_1 of at most 0.95 and a beta_2 from 0.99 to 0.9999, not "
             "0.97 and "
             "0.999");

@@ -17,7 +17,7 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-class RecordingSink final : public ReplicationSink {
+class RecordedAnswers final : public ReplicationSink {
  public:
   void Answer(const v1::ReplicationAck& answer) override {
     if (answer.beat() != 0) beats.push_back(answer.beat());
@@ -45,7 +45,7 @@ class BackupStateTest : public testing::Test {
   }
 
   TimePoint now_ = TimePoint(std::chrono::hours(1));
-  std::shared_ptr<RecordingSink> sink_ = std::make_shared<RecordingSink>();
+  std::shared_ptr<RecordedAnswers> sink_ = std::make_shared<RecordedAnswers>();
   std::shared_ptr<ActiveJob> job_;
   BackupState backup_{"ps/1", "ps/0"};
 };
@@ -112,7 +112,7 @@ TEST_F(BackupStateTest, RefusesItemsOfASequencerThatTheJobLacks) {
 
 TEST_F(BackupStateTest, ANewStreamStartsOver) {
   backup_.Beat(now_);
-  const auto next = std::make_shared<RecordingSink>();
+  const auto next = std::make_shared<RecordedAnswers>();
   backup_.Open(next, /*epoch=*/4, now_);
   EXPECT_FALSE(backup_.IsFedBy(sink_.get()));
   EXPECT_TRUE(backup_.IsFedBy(next.get()));

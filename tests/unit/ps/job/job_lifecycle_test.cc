@@ -16,10 +16,6 @@ using testing::HasSubstr;
 
 constexpr uint64_t kProcess = 500;
 
-TimePoint At(int seconds) {
-  return TimePoint(std::chrono::seconds(1000 + seconds));
-}
-
 std::shared_ptr<ActiveJob> JobOf(const v1::Job& job, uint64_t layout) {
   return ActiveJob::Create(job, Vectors({{"a", 2}}), layout, {.memory_limit = 1 << 20}).value();
 }

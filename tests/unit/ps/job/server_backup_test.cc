@@ -125,7 +125,7 @@ TEST_F(PromotedServer, ReportsThatItWaitsForTheGradientOfALiveWorker) {
   EXPECT_THAT(leader_->waiting, testing::Each(1));
   EXPECT_THAT(leader_->sums, IsEmpty());
   auto push = shard_->BeginPush({.gradient = gradient_});
-  EXPECT_EQ(push->AddChunk(At(0), Bytes({3, 4})), absl::OkStatus());
+  EXPECT_EQ(push->AddChunk(ChunkAt(0), Bytes({3, 4})), absl::OkStatus());
   shard_->FinishPush(std::move(push), [](const absl::StatusOr<PushResult>&) {});
   ASSERT_THAT(leader_->sums, SizeIs(1));
   EXPECT_THAT(leader_->sums[0].slices[0].bands, ElementsAre(optim::Squares{.gradient = 25}));

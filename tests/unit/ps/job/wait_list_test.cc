@@ -12,10 +12,6 @@
 namespace cairn::ps {
 namespace {
 
-TimePoint At(int seconds) {
-  return TimePoint(std::chrono::seconds(1000 + seconds));
-}
-
 class WaitListTest : public testing::Test {
  protected:
   using Answer = std::optional<absl::StatusOr<v1::WaitResponse>>;

@@ -14,10 +14,6 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-TimePoint At(int seconds) {
-  return TimePoint(std::chrono::seconds(1000 + seconds));
-}
-
 v1::JoinRequest As(int worker, const std::string& task, uint64_t process = 0) {
   v1::JoinRequest request;
   request.set_worker(worker);

@@ -2,13 +2,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/ps/pieces.h"
 
 namespace cairn::ps {
 namespace {
-
-TimePoint At(int seconds) {
-  return TimePoint(std::chrono::seconds(1000 + seconds));
-}
 
 class MembershipTest : public testing::Test {
  protected:

@@ -24,9 +24,9 @@ PolicyConfig Config(const std::string& mode, int workers, const WorkQueue::Confi
 }
 
 // Simulates workers that push what their items say.
-class Workers {
+class QueuedWorkers {
  public:
-  explicit Workers(const PolicyConfig& config) : config_(config), policy_(MakePolicy(config).value()) {}
+  explicit QueuedWorkers(const PolicyConfig& config) : config_(config), policy_(MakePolicy(config).value()) {}
 
   UpdatePolicy& policy() { return *policy_; }
   std::string Join(int worker) { return Note(policy_->OnJoin(worker, ++incarnations_[worker])); }
@@ -78,7 +78,7 @@ class Workers {
 };
 
 TEST(QueuedPolicy, TheOrderOfJoiningDoesNotAffectARound) {
-  Workers workers(Config("sync", 3, {.num_examples = 60, .batch_size = 10, .epochs = 1}));
+  QueuedWorkers workers(Config("sync", 3, {.num_examples = 60, .batch_size = 10, .epochs = 1}));
   workers.Join(2);
   workers.Join(0);
   workers.Join(1);
@@ -88,7 +88,7 @@ TEST(QueuedPolicy, TheOrderOfJoiningDoesNotAffectARound) {
 }
 
 TEST(QueuedPolicy, ARoundAssignsItemsInWorkerOrder) {
-  Workers workers(Config("sync", 2, {.num_examples = 60, .batch_size = 10, .epochs = 1}));
+  QueuedWorkers workers(Config("sync", 2, {.num_examples = 60, .batch_size = 10, .epochs = 1}));
   workers.Join(0);
   workers.Join(1);
   EXPECT_EQ(workers.Push(1), "");
@@ -98,7 +98,7 @@ TEST(QueuedPolicy, ARoundAssignsItemsInWorkerOrder) {
 }
 
 TEST(QueuedPolicy, TheUpdateThatUsesTheLastItemIsTheLast) {
-  Workers workers(Config("sync", 2, {.num_examples = 3, .batch_size = 1, .epochs = 1}));
+  QueuedWorkers workers(Config("sync", 2, {.num_examples = 3, .batch_size = 1, .epochs = 1}));
   workers.Join(0);
   workers.Join(1);
   workers.Push(0);
@@ -114,7 +114,7 @@ TEST(QueuedPolicy, TheUpdateThatUsesTheLastItemIsTheLast) {
 }
 
 TEST(QueuedPolicy, ADeadWorkersItemsAreAssignedInTheNextRound) {
-  Workers workers(Config("sync", 2, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
+  QueuedWorkers workers(Config("sync", 2, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
   workers.Join(0);
   workers.Join(1);
   EXPECT_EQ(workers.Push(0), "");
@@ -123,7 +123,7 @@ TEST(QueuedPolicy, ADeadWorkersItemsAreAssignedInTheNextRound) {
 }
 
 TEST(QueuedPolicy, ARestartedWorkerGetsItsItemAgain) {
-  Workers workers(Config("async", 2, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
+  QueuedWorkers workers(Config("async", 2, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
   workers.Join(0);
   workers.Join(1);
   EXPECT_EQ(workers.Current(1), "0:20+10");
@@ -132,7 +132,7 @@ TEST(QueuedPolicy, ARestartedWorkerGetsItsItemAgain) {
 }
 
 TEST(QueuedPolicy, APushOfAnotherItemIsRefusedAndNotCounted) {
-  Workers workers(Config("async", 1, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
+  QueuedWorkers workers(Config("async", 1, {.num_examples = 40, .batch_size = 10, .epochs = 1}));
   workers.Join(0);
   EXPECT_EQ(workers.PushOf(0, {0, 10, 10}), "refuse 0: not a member");
   EXPECT_EQ(workers.PushOf(0, {0, 0, 5}), "refuse 0: not a member");
@@ -140,14 +140,14 @@ TEST(QueuedPolicy, APushOfAnotherItemIsRefusedAndNotCounted) {
 }
 
 TEST(QueuedPolicy, APushWithoutExamplesUsesUpItsItem) {
-  Workers workers(Config("async", 1, {.num_examples = 20, .batch_size = 10, .epochs = 1}));
+  QueuedWorkers workers(Config("async", 1, {.num_examples = 20, .batch_size = 10, .epochs = 1}));
   workers.Join(0);
   EXPECT_EQ(workers.PushOf(0, {0, 0, 0}), "v1: 0");
   EXPECT_EQ(workers.Current(0), "0:10+10");
 }
 
 TEST(QueuedPolicy, AnIdleWorkerGetsTheItemsOfALeavingOne) {
-  Workers workers(Config("async", 2, {.num_examples = 2, .batch_size = 1, .epochs = 1}));
+  QueuedWorkers workers(Config("async", 2, {.num_examples = 2, .batch_size = 1, .epochs = 1}));
   workers.Join(0);
   workers.Join(1);
   EXPECT_EQ(workers.Current(1), "0:1+1") << "which worker 0 had ahead";
@@ -164,7 +164,7 @@ TEST(QueuedPolicy, AssignsNothingWithTooFewWorkers) {
   PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
   config.data->elastic = true;
   config.data->min_workers = 2;
-  Workers workers(config);
+  QueuedWorkers workers(config);
   workers.Join(0);
   EXPECT_EQ(workers.Current(0), "");
   workers.Join(5);
@@ -182,7 +182,7 @@ TEST(QueuedPolicy, AssignsNothingWithTooFewWorkers) {
 TEST(QueuedPolicy, AnElasticRoundIncludesNewWorkers) {
   PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
   config.data->elastic = true;
-  Workers workers(config);
+  QueuedWorkers workers(config);
   workers.Join(0);
   EXPECT_EQ(workers.Push(0), "v1: 0");
   workers.Join(3);
@@ -193,7 +193,7 @@ TEST(QueuedPolicy, AnElasticRoundIncludesNewWorkers) {
 TEST(QueuedPolicy, AFixedNumberOfStepsEndsTheWork) {
   PolicyConfig config = Config("async", 1, {.num_examples = 2, .batch_size = 1});
   config.final_version = 3;
-  Workers workers(config);
+  QueuedWorkers workers(config);
   workers.Join(0);
   for (int step = 0; step < 3; ++step) workers.Push(0);
   EXPECT_TRUE(workers.over());
@@ -201,7 +201,7 @@ TEST(QueuedPolicy, AFixedNumberOfStepsEndsTheWork) {
 }
 
 TEST(QueuedPolicy, AnEarlierEndStopsTheWork) {
-  Workers workers(Config("ssp", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1}));
+  QueuedWorkers workers(Config("ssp", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1}));
   workers.Join(0);
   workers.policy().OnEnd();
   EXPECT_TRUE(workers.over());
@@ -210,7 +210,7 @@ TEST(QueuedPolicy, AnEarlierEndStopsTheWork) {
 TEST(QueuedPolicy, AJobResumedAtItsEndIsOver) {
   PolicyConfig config = Config("sync", 1, {.num_examples = 8, .batch_size = 1, .epochs = 1});
   config.data->resumed.next = 8;
-  Workers workers(config);
+  QueuedWorkers workers(config);
   workers.Join(0);
   EXPECT_TRUE(workers.over());
 }
@@ -239,7 +239,7 @@ TEST_P(AnyNumberOfWorkers, UsesEachExampleOnce) {
         GetParam(), 1, {.num_examples = examples, .batch_size = 1 + random.NextBelow(5), .epochs = epochs});
     config.data->elastic = true;
     config.data->min_workers = 1 + static_cast<int>(random.NextBelow(2));
-    Workers workers(config);
+    QueuedWorkers workers(config);
     std::set<int> members, pushed;  // in a round: workers that wait for its end
     workers.Join(0);
     members.insert(0);

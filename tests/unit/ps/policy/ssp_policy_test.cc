@@ -22,9 +22,9 @@ PolicyConfig Ssp(int workers, int64_t max_staleness) {
 
 // Workers that have joined, and which of them may continue. Each pushes from the current version, one
 // gradient after another, as soon as it may.
-class Workers {
+class SspWorkers {
  public:
-  Workers(int workers, int64_t max_staleness) : policy_(Ssp(workers, max_staleness)) {
+  SspWorkers(int workers, int64_t max_staleness) : policy_(Ssp(workers, max_staleness)) {
     for (int worker = 0; worker < workers; ++worker) policy_.OnJoin(worker, 1);
   }
   // Advances all workers clock by clock, so that no answer is deferred before its worker's last push.
@@ -56,7 +56,7 @@ class Workers {
 // The workers that may not continue at these clocks, by the published rule of Petuum: a worker at clock c
 // continues while the slowest is at c - s or later.
 std::set<int> DeferredAt(const std::vector<int64_t>& clocks, int64_t max_staleness) {
-  Workers workers(static_cast<int>(clocks.size()), max_staleness);
+  SspWorkers workers(static_cast<int>(clocks.size()), max_staleness);
   workers.BringTo(clocks);
   for (size_t w = 0; w < clocks.size(); ++w) {
     EXPECT_EQ(workers.policy().ClockOf(static_cast<int>(w)), clocks[w]);
@@ -75,7 +75,7 @@ TEST(SspPolicy, PublishedTableOfWorkersThatMayContinue) {
 }
 
 TEST(SspPolicy, PublishedTableTheFirstContinuesWhenTheSecondReachesFour) {
-  Workers workers(3, 2);
+  SspWorkers workers(3, 2);
   workers.BringTo({6, 3, 4});
   EXPECT_THAT(workers.policy().WaitingFor(), ElementsAre(1));
   workers.Push(2);

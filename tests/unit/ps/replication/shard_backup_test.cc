@@ -68,7 +68,7 @@ class ReplicatedShard {
   }
   void PushAgain() {
     auto push = shard.BeginPush({.gradient = gradient, .read_values = true});
-    EXPECT_EQ(push->AddChunk(At(0), Bytes({6, 8})), absl::OkStatus());
+    EXPECT_EQ(push->AddChunk(ChunkAt(0), Bytes({6, 8})), absl::OkStatus());
     shard.FinishPush(std::move(push),
                      [this](absl::StatusOr<PushResult> result) { answer = std::move(result); });
   }

@@ -108,7 +108,7 @@ TEST_F(ShardFeedTest, SendsACopyOfASingleBorrowedGradient) {
   const Gradient gradient = {
       .key = {.worker = 0, .incarnation = 1, .step = 1}, .base_version = 0, .examples = 1};
   auto push = shard_.BeginPush({.gradient = gradient, .read_values = true});
-  ASSERT_EQ(push->AddChunk(At(0), net::Borrowed(at_client)), absl::OkStatus());
+  ASSERT_EQ(push->AddChunk(ChunkAt(0), net::Borrowed(at_client)), absl::OkStatus());
   std::optional<absl::StatusOr<PushResult>> answer;
   shard_.FinishPush(std::move(push), [&](absl::StatusOr<PushResult> result) { answer = std::move(result); });
   shard_.Append({shard_.next_index(), Apply{.version = 1, .contributors = {gradient}}});
@@ -132,7 +132,7 @@ class SpeculativeFeedTest : public ShardFeedTest {
     gradient_ = {
         .key = {.worker = 0, .incarnation = 1, .step = version}, .base_version = version - 1, .examples = 1};
     auto push = shard_.BeginPush({.gradient = gradient_});
-    ASSERT_EQ(push->AddChunk(At(0), Bytes(std::vector<float>(kSize, static_cast<float>(version)))),
+    ASSERT_EQ(push->AddChunk(ChunkAt(0), Bytes(std::vector<float>(kSize, static_cast<float>(version)))),
               absl::OkStatus());
     shard_.FinishPush(std::move(push), [](const absl::StatusOr<PushResult>&) {});
   }

@@ -24,7 +24,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 // Records the effects; what waits for them is called by Receive().
-class RecordingSink final : public EffectSink {
+class RecordedEffects final : public EffectSink {
  public:
   bool WantsEntries() const override { return true; }
   void OnEntry(const LogEntry& entry, const UpdateMean* mean) override {
@@ -61,7 +61,7 @@ class LogExecutorTest : public testing::Test {
   }
   void Push() {
     auto push = shard_.BeginPush({.gradient = gradient_, .read_values = true});
-    ASSERT_EQ(push->AddChunk(At(0), Bytes({3, 4})), absl::OkStatus());
+    ASSERT_EQ(push->AddChunk(ChunkAt(0), Bytes({3, 4})), absl::OkStatus());
     shard_.FinishPush(std::move(push),
                       [this](absl::StatusOr<PushResult> result) { answer_ = std::move(result); });
   }
@@ -82,7 +82,7 @@ class LogExecutorTest : public testing::Test {
   const Gradient gradient_ = {
       .key = {.worker = 0, .incarnation = 1, .step = 1}, .base_version = 0, .examples = 1};
   RecordingPort port_;
-  RecordingSink sink_;
+  RecordedEffects sink_;
   Shard shard_{Clipping()};
   std::optional<absl::StatusOr<PushResult>> answer_;  // nothing while the push waits
 };
@@ -130,7 +130,7 @@ TEST_F(LogExecutorTest, ARepeatIsAnsweredWhenTheDecisionHasBeenReceived) {
 
 TEST_F(LogExecutorTest, EmitsAWrite) {
   auto data = std::make_unique<Accumulator>(shard_.store().pool());
-  ASSERT_EQ(data->Add(At(0), Bytes({1, 2})), absl::OkStatus());
+  ASSERT_EQ(data->Add(ChunkAt(0), Bytes({1, 2})), absl::OkStatus());
   std::optional<absl::StatusOr<int64_t>> written;
   shard_.Write(std::move(data), {}, [&](absl::StatusOr<int64_t> version) { written = std::move(version); });
   EXPECT_THAT(sink_.effects, ElementsAre("write at version 0"));
@@ -232,7 +232,7 @@ TEST(LogExecutor, ThreadsPushReadAndExecuteAtTheSameTime) {
       for (int64_t step = 1; step <= kSteps; ++step) {
         auto push =
             shard.BeginPush({.gradient = {.key = {worker, 1, step}, .examples = 1}, .read_values = true});
-        EXPECT_EQ(push->AddChunk(At(0), Bytes({1})), absl::OkStatus());
+        EXPECT_EQ(push->AddChunk(ChunkAt(0), Bytes({1})), absl::OkStatus());
         shard.FinishPush(std::move(push), [&](absl::StatusOr<PushResult> result) {
           accepted += result.ok() && result->outcome == v1::OUTCOME_ACCEPTED;
         });

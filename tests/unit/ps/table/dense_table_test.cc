@@ -22,7 +22,7 @@ class DenseTableTest : public testing::Test {
   }
   std::shared_ptr<const TableGradient> Push(const Gradient& gradient, std::vector<float> values) {
     auto push = table_.BeginPush({.gradient = gradient});
-    EXPECT_EQ(push->AddChunk(At(0), Bytes(std::move(values))), absl::OkStatus());
+    EXPECT_EQ(push->AddChunk(ChunkAt(0), Bytes(std::move(values))), absl::OkStatus());
     EXPECT_EQ(push->CheckComplete(), absl::OkStatus());
     return push->Take();
   }
@@ -78,8 +78,8 @@ TEST_F(DenseTableTest, AContributorWithExamplesMustHaveElements) {
 
 TEST_F(DenseTableTest, ChunksOfAPushWithoutExamplesAreNotStored) {
   auto push = table_.BeginPush({.gradient = Of(0, 0)});
-  EXPECT_TRUE(push->DestinationFor(At(0), 1).empty());
-  EXPECT_EQ(push->AddChunk(At(7), Bytes({1})), absl::OkStatus());
+  EXPECT_TRUE(push->DestinationFor(ChunkAt(0), 1).empty());
+  EXPECT_EQ(push->AddChunk(ChunkAt(7), Bytes({1})), absl::OkStatus());
   EXPECT_EQ(push->CheckComplete(), absl::OkStatus());
   EXPECT_EQ(push->Take(), nullptr);
 }

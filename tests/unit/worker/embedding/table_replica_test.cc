@@ -21,7 +21,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Ids [3] of two layers that share no table, next to two numbers.
-constexpr char kModel[] = R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+constexpr char kTableModel[] = R"({"class_name": "Functional", "config": {"name": "m", "layers": [
   {"class_name": "InputLayer", "name": "ids", "config": {"name": "ids", "batch_input_shape": [null, 3], "dtype": "int64"},
    "inbound_nodes": []},
   {"class_name": "InputLayer", "name": "x", "config": {"name": "x", "batch_input_shape": [null, 2]}, "inbound_nodes": []},
@@ -35,7 +35,7 @@ constexpr char kModel[] = R"({"class_name": "Functional", "config": {"name": "m"
 class TableReplicaTest : public testing::Test {
  protected:
   TableReplicaTest()
-      : described_(*nn::Model::FromJson(kModel, "m.json")), device_(*kernels::CreateCpuDevice(0, 1)) {
+      : described_(*nn::Model::FromJson(kTableModel, "m.json")), device_(*kernels::CreateCpuDevice(0, 1)) {
     options_.embedding.tables = "all";
     options_.optimizer.name = "SGD";
     plan_.emplace(**PlanTables(options_, described_));
@@ -349,7 +349,7 @@ TEST_F(WeightedBags, AnotherNumberOfWeightsIsRefused) {
 }
 
 TEST(PlanTablesTest, LayersThatCannotBeTablesAreRefused) {
-  const nn::Model described = *nn::Model::FromJson(kModel, "m.json");
+  const nn::Model described = *nn::Model::FromJson(kTableModel, "m.json");
   TrainOptions options;
   options.optimizer.name = "SGD";
   options.embedding.tables = "e,d";
@@ -379,7 +379,7 @@ TEST(PlanTablesTest, LayersThatCannotBeTablesAreRefused) {
 }
 
 TEST(PlanTablesTest, LayersWithMoreRowsThanALimitBecomeTables) {
-  const nn::Model described = *nn::Model::FromJson(kModel, "m.json");
+  const nn::Model described = *nn::Model::FromJson(kTableModel, "m.json");
   TrainOptions options;
   options.optimizer.name = "SGD";
   options.embedding.tables_above = 10;
@@ -390,7 +390,7 @@ TEST(PlanTablesTest, LayersWithMoreRowsThanALimitBecomeTables) {
 }
 
 TEST(PlanTablesTest, ADynamicTableHasNoVocabulary) {
-  const nn::Model described = *nn::Model::FromJson(kModel, "m.json");
+  const nn::Model described = *nn::Model::FromJson(kTableModel, "m.json");
   TrainOptions options;
   options.optimizer.name = "SGD";
   options.embedding.dynamic_tables = "x";

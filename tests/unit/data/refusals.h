@@ -1,0 +1,18 @@
+// What loading says of data that it refuses.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "data/dataset.h"
+
+namespace cairn::data {
+
+inline std::string LoadRefusal(const DataOptions& options) {
+  const auto status = LoadTrainingData(options).status();
+  EXPECT_FALSE(status.ok());
+  return std::string(status.message());
+}
+
+}  // namespace cairn::data
