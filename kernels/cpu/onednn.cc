@@ -123,6 +123,10 @@ void Context::ReserveScratch(size_t bytes) {
   if (floats > scratch_.size()) scratch_ = AlignedBuffer(floats);
 }
 
+void Context::ReserveStaging(int64_t floats) {
+  if (floats > staging_.size()) staging_ = AlignedBuffer(floats);
+}
+
 absl::StatusOr<Primitive> Primitive::Create(Context& context, const dnnl::primitive_desc_base& desc,
                                             std::initializer_list<Argument> arguments) {
   return Guarded("primitive", [&] {
@@ -159,28 +163,32 @@ absl::Status Primitive::Run(std::initializer_list<const void*> pointers) {
                   implementation_.c_str());
 }
 
-absl::StatusOr<Staging> Staging::Create(Context& context, Direction direction, const MemoryDesc& owner,
-                                        const MemoryDesc& primitive) {
-  Staging staging;
+absl::StatusOr<Staging> Staging::Create(Context& context, Direction direction, Memory memory,
+                                        const MemoryDesc& owner, const MemoryDesc& primitive) {
+  Staging staging(context);
   if (owner == primitive) return staging;
   const MemoryDesc& from = direction == Direction::kIn ? owner : primitive;
   const MemoryDesc& to = direction == Direction::kIn ? primitive : owner;
   CAIRN_ASSIGN_OR_RETURN(auto desc, MakeReorder(context, from, to));
   CAIRN_ASSIGN_OR_RETURN(staging.copy_,
                          Primitive::Create(context, desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}));
-  staging.buffer_ = AlignedBuffer(NumFloats(primitive));
+  if (memory == Memory::kShared) {
+    context.ReserveStaging(NumFloats(primitive));
+  } else {
+    staging.buffer_ = AlignedBuffer(NumFloats(primitive));
+  }
   return staging;
 }
 
 absl::StatusOr<const float*> Staging::Load(const float* owner) {
   if (!copy_.has_value()) return owner;
-  CAIRN_RETURN_IF_ERROR(copy_->Run({owner, buffer_.data()}));
-  return buffer_.data();
+  CAIRN_RETURN_IF_ERROR(copy_->Run({owner, buffer()}));
+  return buffer();
 }
 
 absl::Status Staging::Store(float* owner) {
   if (!copy_.has_value()) return absl::OkStatus();
-  return copy_->Run({buffer_.data(), owner});
+  return copy_->Run({buffer(), owner});
 }
 
 MemoryDesc ActivationDesc(const TensorDesc& desc) {

@@ -48,6 +48,9 @@ class Context {
   // run.
   void ReserveScratch(size_t bytes);
   float* scratch() { return scratch_.data(); }
+  // Memory for a copy that is used only while an op runs. Grows likewise.
+  void ReserveStaging(int64_t floats);
+  float* staging() { return staging_.data(); }
 
   const dnnl::engine& engine() const { return engine_; }
   const dnnl::stream& stream() const { return stream_; }
@@ -70,7 +73,7 @@ class Context {
   int64_t first_example_ = 0;
   const dnnl::engine engine_;
   const dnnl::stream stream_;
-  AlignedBuffer scratch_;
+  AlignedBuffer scratch_, staging_;
 };
 
 // A primitive with its arguments bound to memory objects, so that running it allocates nothing here.
@@ -106,22 +109,27 @@ class Primitive {
 class Staging {
  public:
   enum class Direction { kIn, kOut };  // into the primitive, out of it
-  static absl::StatusOr<Staging> Create(Context& context, Direction direction, const MemoryDesc& owner,
-                                        const MemoryDesc& primitive);
+  // kShared: in the context's memory, until the next such copy. kOwn: until this one is made again.
+  enum class Memory { kShared, kOwn };
+  static absl::StatusOr<Staging> Create(Context& context, Direction direction, Memory memory,
+                                        const MemoryDesc& owner, const MemoryDesc& primitive);
 
   // kIn: copies `owner` if necessary, and returns the data to pass to the primitive.
   absl::StatusOr<const float*> Load(const float* owner);
   // kOut: the primitive must write to Target(); Store() then copies the result to the owner if necessary. kIn: what
   // Load() has returned.
-  float* Target(float* owner) { return copy_.has_value() ? buffer_.data() : owner; }
+  float* Target(float* owner) { return copy_.has_value() ? buffer() : owner; }
   absl::Status Store(float* owner);
 
   bool copies() const { return copy_.has_value(); }
 
  private:
-  Staging() = default;
+  explicit Staging(Context& context) : context_(&context) {}
+  float* buffer() { return buffer_.size() > 0 ? buffer_.data() : context_->staging(); }
+
+  Context* context_;
   std::optional<Primitive> copy_;
-  AlignedBuffer buffer_;  // in the primitive's format; empty if nothing is copied
+  AlignedBuffer buffer_;  // in the primitive's format; empty if nothing is copied, or in the context's memory
 };
 
 // oneDNN's descriptor of an activation [n, h, w, c] or [n, c].

@@ -9,6 +9,10 @@ namespace cairn::kernels::cpu {
 
 using Direction = onednn::Staging::Direction;
 
+namespace {
+constexpr int kKernel = 1;  // the operand's index
+}  // namespace
+
 LinearPart::LinearPart(onednn::Primitive primitive, Operand source, Operand kernel, Operand destination)
     : primitive_(std::move(primitive)),
       operands_{std::move(source), std::move(kernel), std::move(destination)} {}
@@ -34,17 +38,21 @@ absl::StatusOr<LinearPart> LinearPart::Create(onednn::Context& context, Pass pas
   const auto make_operand = [&](int index, const onednn::MemoryDesc& owner, const Argument& argument,
                                 bool out) -> absl::StatusOr<Operand> {
     const Operand* const same = before == nullptr ? nullptr : &before->operands_[index];
-    if (same != nullptr && !out && !same->out && same->staging->copies() && same->desc == argument.desc) {
+    if (same != nullptr && index != kKernel && !out && !same->out && same->staging->copies() &&
+        same->desc == argument.desc) {
       return Operand{.staging = same->staging, .desc = argument.desc, .loaded = true};
     }
+    // A later part may use a copy of the source or of the destination again. Copies of kernels and of their gradients are
+    // as large as all variables: each exists only while its part runs.
+    const auto memory = index == kKernel ? onednn::Staging::Memory::kShared : onednn::Staging::Memory::kOwn;
     CAIRN_ASSIGN_OR_RETURN(
-        auto staging,
-        onednn::Staging::Create(context, out ? Direction::kOut : Direction::kIn, owner, argument.desc));
+        auto staging, onednn::Staging::Create(context, out ? Direction::kOut : Direction::kIn, memory, owner,
+                                              argument.desc));
     return Operand{
         .staging = std::make_shared<onednn::Staging>(std::move(staging)), .desc = argument.desc, .out = out};
   };
   CAIRN_ASSIGN_OR_RETURN(auto source_operand, make_operand(0, owned.source, source, of_source));
-  CAIRN_ASSIGN_OR_RETURN(auto kernel_operand, make_operand(1, owned.kernel, kernel, of_kernel));
+  CAIRN_ASSIGN_OR_RETURN(auto kernel_operand, make_operand(kKernel, owned.kernel, kernel, of_kernel));
   CAIRN_ASSIGN_OR_RETURN(auto destination_operand, make_operand(2, owned.destination, destination, forward));
   return LinearPart(std::move(primitive), std::move(source_operand), std::move(kernel_operand),
                     std::move(destination_operand));
