@@ -59,6 +59,29 @@ dnnl::primitive_attr Attributes() {
   return attributes;
 }
 
+// The descriptor of a primitive from its fields. Version 2 collects them in an object; version 3 takes the engine first.
+#if DNNL_VERSION_MAJOR >= 3
+template <typename Operation, typename... Fields>
+typename Operation::primitive_desc MakeForward(const Context& context, const Fields&... fields) {
+  return {context.engine(), fields..., Attributes()};
+}
+template <typename Operation, typename Forward, typename... Fields>
+typename Operation::primitive_desc MakeBackward(const Context& context, const Forward& forward,
+                                                const Fields&... fields) {
+  return {context.engine(), fields..., forward, Attributes()};
+}
+#else
+template <typename Operation, typename... Fields>
+typename Operation::primitive_desc MakeForward(const Context& context, const Fields&... fields) {
+  return {typename Operation::desc(fields...), Attributes(), context.engine()};
+}
+template <typename Operation, typename Forward, typename... Fields>
+typename Operation::primitive_desc MakeBackward(const Context& context, const Forward& forward,
+                                                const Fields&... fields) {
+  return {typename Operation::desc(fields...), Attributes(), context.engine(), forward};
+}
+#endif
+
 MemoryDesc BiasDesc(int64_t units, bool use_bias) {
   return use_bias ? Describe({units}, Format::x) : MemoryDesc();
 }
@@ -69,6 +92,11 @@ dnnl::normalization_flags Flags(const BatchNormArgs& args) {
   if (args.center) flags |= dnnl::normalization_flags::use_shift;
   if (args.given_statistics) flags |= dnnl::normalization_flags::use_global_stats;
   return flags;
+}
+
+// oneDNN numbers instruction sets by bits: one that contains another has its bits, in all versions.
+bool ProcessorHas(dnnl_cpu_isa_t instructions) {
+  return (dnnl_get_effective_cpu_isa() & instructions) == instructions;
 }
 
 // Formats for the activations of a convolution. The first one leaves the choice to the library.
@@ -88,27 +116,12 @@ std::string Version() {
 }
 
 InstructionSet AvailableInstructionSet() {
-  switch (dnnl_get_effective_cpu_isa()) {
-    case dnnl_cpu_isa_all:
-    case dnnl_cpu_isa_sse41:
-    case dnnl_cpu_isa_avx:
-      return InstructionSet::kBasic;
-    case dnnl_cpu_isa_avx2:
-    case dnnl_cpu_isa_avx2_vnni:
-      return InstructionSet::kAvx2;
-    default:
-      return InstructionSet::kAvx512;
-  }
+  if (ProcessorHas(dnnl_cpu_isa_avx512_core)) return InstructionSet::kAvx512;
+  return ProcessorHas(dnnl_cpu_isa_avx2) ? InstructionSet::kAvx2 : InstructionSet::kBasic;
 }
 
 bool MultipliesBFloat16() {
-  switch (dnnl_get_effective_cpu_isa()) {
-    case dnnl_cpu_isa_avx512_core_bf16:
-    case dnnl_cpu_isa_avx512_core_amx:
-      return true;
-    default:
-      return false;
-  }
+  return ProcessorHas(dnnl_cpu_isa_avx512_core_bf16);
 }
 
 Context::Context(int threads, ElementType operands)
@@ -228,57 +241,47 @@ int64_t NumFloats(const MemoryDesc& desc) {
   return static_cast<int64_t>((desc.get_size() + sizeof(float) - 1) / sizeof(float));
 }
 
-// Below this line: the calls that differ between versions 2 and 3. Version 3 takes the engine first and the
-// descriptor's fields directly, without the `desc` object.
-
 absl::StatusOr<dnnl::convolution_forward::primitive_desc> MakeConvolutionForward(
     const Context& context, const ConvolutionArgs& args) {
-  using Convolution = dnnl::convolution_forward;
   return FirstFast("convolution forward", kImageFormats, [&](Format format) {
-    const Convolution::desc desc(
-        prop_kind::forward_training, algorithm::convolution_direct,
+    return MakeForward<dnnl::convolution_forward>(
+        context, prop_kind::forward_training, algorithm::convolution_direct,
         Describe(args.source, format, args.operands), Describe(args.kernel, Format::any, args.operands),
         BiasDesc(args.destination[1], args.use_bias), Describe(args.destination, format), args.strides,
         args.dilations, args.pad_before, args.pad_after);
-    return Convolution::primitive_desc(desc, Attributes(), context.engine());
   });
 }
 
 absl::StatusOr<dnnl::convolution_backward_data::primitive_desc> MakeConvolutionBackwardData(
     const Context& context, const ConvolutionArgs& args,
     const dnnl::convolution_forward::primitive_desc& forward) {
-  using Convolution = dnnl::convolution_backward_data;
   return FirstFast("convolution backward data", kImageFormats, [&](Format format) {
-    const Convolution::desc desc(algorithm::convolution_direct, Describe(args.source, format),
-                                 Describe(args.kernel, Format::any, args.operands),
-                                 Describe(args.destination, format, args.operands), args.strides,
-                                 args.dilations, args.pad_before, args.pad_after);
-    return Convolution::primitive_desc(desc, Attributes(), context.engine(), forward);
+    return MakeBackward<dnnl::convolution_backward_data>(
+        context, forward, algorithm::convolution_direct, Describe(args.source, format),
+        Describe(args.kernel, Format::any, args.operands), Describe(args.destination, format, args.operands),
+        args.strides, args.dilations, args.pad_before, args.pad_after);
   });
 }
 
 absl::StatusOr<dnnl::convolution_backward_weights::primitive_desc> MakeConvolutionBackwardWeights(
     const Context& context, const ConvolutionArgs& args,
     const dnnl::convolution_forward::primitive_desc& forward) {
-  using Convolution = dnnl::convolution_backward_weights;
   return FirstFast("convolution backward weights", kImageFormats, [&](Format format) {
-    const Convolution::desc desc(algorithm::convolution_direct, Describe(args.source, format, args.operands),
-                                 Describe(args.kernel, Format::any),
-                                 BiasDesc(args.destination[1], args.use_bias),
-                                 Describe(args.destination, format, args.operands), args.strides,
-                                 args.dilations, args.pad_before, args.pad_after);
-    return Convolution::primitive_desc(desc, Attributes(), context.engine(), forward);
+    return MakeBackward<dnnl::convolution_backward_weights>(
+        context, forward, algorithm::convolution_direct, Describe(args.source, format, args.operands),
+        Describe(args.kernel, Format::any), BiasDesc(args.destination[1], args.use_bias),
+        Describe(args.destination, format, args.operands), args.strides, args.dilations, args.pad_before,
+        args.pad_after);
   });
 }
 
 absl::StatusOr<dnnl::inner_product_forward::primitive_desc> MakeInnerProductForward(
     const Context& context, const InnerProductArgs& args) {
   return FirstFast("inner product forward", DenseFormats(args), [&](Format format) {
-    const dnnl::inner_product_forward::desc desc(
-        prop_kind::forward_training, Describe({args.batch, args.inputs}, Format::nc, args.operands),
+    return MakeForward<dnnl::inner_product_forward>(
+        context, prop_kind::forward_training, Describe({args.batch, args.inputs}, Format::nc, args.operands),
         Describe({args.units, args.inputs}, format, args.operands), BiasDesc(args.units, args.use_bias),
         Describe({args.batch, args.units}, Format::nc));
-    return dnnl::inner_product_forward::primitive_desc(desc, Attributes(), context.engine());
   });
 }
 
@@ -286,11 +289,10 @@ absl::StatusOr<dnnl::inner_product_backward_data::primitive_desc> MakeInnerProdu
     const Context& context, const InnerProductArgs& args,
     const dnnl::inner_product_forward::primitive_desc& forward) {
   return FirstFast("inner product backward data", DenseFormats(args), [&](Format format) {
-    const dnnl::inner_product_backward_data::desc desc(
-        Describe({args.batch, args.inputs}, Format::nc),
+    return MakeBackward<dnnl::inner_product_backward_data>(
+        context, forward, Describe({args.batch, args.inputs}, Format::nc),
         Describe({args.units, args.inputs}, format, args.operands),
         Describe({args.batch, args.units}, Format::nc, args.operands));
-    return dnnl::inner_product_backward_data::primitive_desc(desc, Attributes(), context.engine(), forward);
   });
 }
 
@@ -298,22 +300,23 @@ absl::StatusOr<dnnl::inner_product_backward_weights::primitive_desc> MakeInnerPr
     const Context& context, const InnerProductArgs& args,
     const dnnl::inner_product_forward::primitive_desc& forward) {
   return FirstFast("inner product backward weights", DenseFormats(args), [&](Format format) {
-    const dnnl::inner_product_backward_weights::desc desc(
-        Describe({args.batch, args.inputs}, Format::nc, args.operands),
+    return MakeBackward<dnnl::inner_product_backward_weights>(
+        context, forward, Describe({args.batch, args.inputs}, Format::nc, args.operands),
         Describe({args.units, args.inputs}, format), BiasDesc(args.units, args.use_bias),
         Describe({args.batch, args.units}, Format::nc, args.operands));
-    return dnnl::inner_product_backward_weights::primitive_desc(desc, Attributes(), context.engine(),
-                                                                forward);
   });
 }
 
 absl::StatusOr<dnnl::pooling_forward::primitive_desc> MakeAveragePoolForward(const Context& context,
                                                                              const AveragePoolArgs& args) {
   return Guarded("average pooling forward", [&] {
-    const dnnl::pooling_forward::desc desc(
-        prop_kind::forward_training, algorithm::pooling_avg_exclude_padding, args.source, args.destination,
-        args.strides, args.window, args.pad_before, args.pad_after);
-    return dnnl::pooling_forward::primitive_desc(desc, Attributes(), context.engine());
+    return MakeForward<dnnl::pooling_forward>(context, prop_kind::forward_training,
+                                              algorithm::pooling_avg_exclude_padding, args.source,
+                                              args.destination, args.strides, args.window,
+#if DNNL_VERSION_MAJOR >= 3
+                                              Dims(args.window.size(), 0),  // no dilation
+#endif
+                                              args.pad_before, args.pad_after);
   });
 }
 
@@ -321,19 +324,24 @@ absl::StatusOr<dnnl::pooling_backward::primitive_desc> MakeAveragePoolBackward(
     const Context& context, const AveragePoolArgs& args,
     const dnnl::pooling_forward::primitive_desc& forward) {
   return Guarded("average pooling backward", [&] {
-    const dnnl::pooling_backward::desc desc(algorithm::pooling_avg_exclude_padding, args.source,
-                                            args.destination, args.strides, args.window, args.pad_before,
-                                            args.pad_after);
-    return dnnl::pooling_backward::primitive_desc(desc, Attributes(), context.engine(), forward);
+    return MakeBackward<dnnl::pooling_backward>(context, forward, algorithm::pooling_avg_exclude_padding,
+                                                args.source, args.destination, args.strides, args.window,
+#if DNNL_VERSION_MAJOR >= 3
+                                                Dims(args.window.size(), 0),  // no dilation
+#endif
+                                                args.pad_before, args.pad_after);
   });
 }
 
 absl::StatusOr<dnnl::batch_normalization_forward::primitive_desc> MakeBatchNormForward(
     const Context& context, const BatchNormArgs& args) {
   return Guarded("batch normalization forward", [&] {
-    const dnnl::batch_normalization_forward::desc desc(prop_kind::forward_training, args.activation,
-                                                       args.epsilon, Flags(args));
-    return dnnl::batch_normalization_forward::primitive_desc(desc, Attributes(), context.engine());
+    return MakeForward<dnnl::batch_normalization_forward>(context, prop_kind::forward_training,
+                                                          args.activation,
+#if DNNL_VERSION_MAJOR >= 3
+                                                          args.activation,  // the destination
+#endif
+                                                          args.epsilon, Flags(args));
   });
 }
 
@@ -342,10 +350,13 @@ absl::StatusOr<dnnl::batch_normalization_backward::primitive_desc> MakeBatchNorm
   CAIRN_ASSIGN_OR_RETURN(const auto forward, MakeBatchNormForward(context, args));
   return Guarded("batch normalization backward", [&] {
     const bool weights = args.scale || args.center;
-    const dnnl::batch_normalization_backward::desc desc(
-        weights ? prop_kind::backward : prop_kind::backward_data, args.activation, args.activation,
+    return MakeBackward<dnnl::batch_normalization_backward>(
+        context, forward, weights ? prop_kind::backward : prop_kind::backward_data, args.activation,
+        args.activation,
+#if DNNL_VERSION_MAJOR >= 3
+        args.activation,  // the source, after both gradients
+#endif
         args.epsilon, Flags(args));
-    return dnnl::batch_normalization_backward::primitive_desc(desc, Attributes(), context.engine(), forward);
   });
 }
 

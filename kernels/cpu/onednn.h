@@ -1,5 +1,5 @@
-// All uses of oneDNN. Versions 2 and 3 differ in how descriptors are made, and only onednn.cc depends on
-// that. Exceptions of the library do not leave these functions.
+// All uses of oneDNN, version 2 or 3; only onednn.cc depends on their differences. Exceptions of the library do not leave
+// these functions.
 //
 // A factory tries the given memory formats in order, and takes the first whose implementation is not
 // reference code ("ref..."), which is hundreds of times slower. If there is only reference code, it takes the
