@@ -27,7 +27,8 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, 
     try {
       batch.inputs = InputRows(specs, sampler.batch_size);
       batch.targets = AlignedBuffer(sampler.batch_size * dataset.num_targets());
-      if (dataset.weighted()) batch.weights = AlignedBuffer(sampler.batch_size);
+      const int64_t weights = dataset.weights_per_example();
+      if (weights > 0) batch.weights = AlignedBuffer(sampler.batch_size * weights);
     } catch (const OutOfMemory& error) {
       throw OutOfMemory(error.floats(),
                         absl::StrCat("one of ", depth + 1, " batches of ", sampler.batch_size, " examples"));
@@ -152,13 +153,13 @@ void BatchLoader::Fill(const Piece& piece, Batch& batch) {
       dataset_.Prefetch({&examples[row + kAhead], 1}, Dataset::Fetch::kFromMemory);
     }
     const absl::Span<const MutableTensorView> inputs = batch.inputs.Row(static_cast<int64_t>(row));
-    const float weight =
-        dataset_.Read(examples[row], inputs, batch.targets.span().subspan(row * num_targets, num_targets));
+    dataset_.Read(examples[row], inputs, batch.targets.span().subspan(row * num_targets, num_targets));
     if (!augmentation_.empty()) {
       Augment(augmentation_, dataset_.example_shape(), {seed_, batch.epoch, examples[row]},
               inputs[0].floats());
     }
-    if (dataset_.weighted()) batch.weights.data()[row] = weight;
+    const absl::Span<const float> weights = dataset_.WeightsOf(examples[row]);
+    std::copy(weights.begin(), weights.end(), batch.weights.data() + row * weights.size());
   }
 }
 

@@ -39,7 +39,7 @@ struct Batch {
   // In each buffer the first `examples` rows are valid.
   InputRows inputs;       // [batch_size, Dataset::input_specs()]
   AlignedBuffer targets;  // [batch_size, num_targets]
-  AlignedBuffer weights;  // [batch_size]; empty if every example weighs 1
+  AlignedBuffer weights;  // [batch_size, weights_per_example]; empty if every example weighs 1
 };
 
 class BatchLoader {

@@ -206,6 +206,13 @@ absl::Status UseThreshold(const DataOptions& options, Split& split) {
   return absl::OkStatus();
 }
 
+// Gives each row a weight in both sets if one of them has such weights, so that a batch has the same form in both.
+void SpreadWeights(Weights& train, Weights& validation) {
+  if (train.per_example == validation.per_example) return;
+  Weights& fewer = train.per_example == 1 ? train : validation;
+  if (fewer.per_example == 1) fewer.Spread((&fewer == &train ? validation : train).shape);
+}
+
 // Sets input_scale if all inputs of the model take bytes unchanged, so that formats need not check each
 // input.
 DataOptions WithCommonScale(DataOptions options) {
@@ -300,6 +307,7 @@ absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& given) {
     if (!split->remark.empty()) data.remarks.push_back(split->remark);
     for (std::string& note : split->notes) data.notes.push_back({std::move(note), /*usual=*/false});
   }
+  if (splits.validation) SpreadWeights(splits.train.weights, splits.validation->weights);
   data.byte_inputs = splits.train.byte_inputs;
   data.columns = std::move(splits.train.columns);
   CAIRN_ASSIGN_OR_RETURN(

@@ -53,8 +53,14 @@ class Dataset {
   virtual absl::Span<const float> Target(int64_t /*index*/) const { return {}; }
   // The name of the target of example `index` in messages: "mnist.npz: y_train: example 7".
   virtual std::string TargetName(int64_t index) const;
-  // False: every example weighs 1.
-  virtual bool weighted() const { return false; }
+  // The weights of at least size() examples, valid during the data set's lifetime. Null: every example weighs 1.
+  virtual const Weights* weights() const { return nullptr; }
+  bool weighted() const { return weights() != nullptr; }
+  int64_t weights_per_example() const { return weighted() ? weights()->per_example : 0; }
+  // The weights of example `index`, [weights_per_example()].
+  absl::Span<const float> WeightsOf(int64_t index) const {
+    return weighted() ? weights()->Of(index) : absl::Span<const float>();
+  }
   // How the loader must vary examples; valid for example_shape().
   virtual Augmentation augmentation() const { return {}; }
   // Announces that `examples` will be read: soon, so that examples on disk are fetched together; or after a few others,
@@ -64,9 +70,9 @@ class Dataset {
   // [input of the model] How Read() writes the inputs: together they have the elements of example_shape().
   virtual std::vector<InputSpec> input_specs() const { return {{DType::kFloat32, example_shape()}}; }
   // Writes example `index`: its inputs to `inputs`, which have the types and sizes of input_specs(), its target to
-  // `target` [num_targets()]. Returns its weight.
-  virtual float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
-                     absl::Span<float> target) const = 0;
+  // `target` [num_targets()].
+  virtual void Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+                    absl::Span<float> target) const = 0;
   // The first error of Read(), naming the file. Examples read since then may be wrong, so check this after
   // reading and before using examples.
   virtual absl::Status status() const { return absl::OkStatus(); }

@@ -27,8 +27,8 @@ struct Split {
   Targets targets;
   // Targets that stay in mapped files: `targets` describes them, and has no values. Null: `targets` has the values.
   std::unique_ptr<RowSource> target_rows{};
-  std::vector<float> weights;  // empty: every example weighs 1
-  std::string inputs_name;     // origin of the inputs, for messages: "mnist.npz: x_train"
+  Weights weights{};
+  std::string inputs_name;  // origin of the inputs, for messages: "mnist.npz: x_train"
   std::string targets_name;
   std::string weights_name;
   std::vector<std::string> class_names{};  // [class]; empty if labels are not words or folders

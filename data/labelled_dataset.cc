@@ -18,7 +18,7 @@ absl::Status CheckCounts(const Split& split) {
     return absl::InvalidArgumentError(absl::StrCat(split.inputs_name, " has ", examples, " examples, but ",
                                                    split.targets_name, " has ", targets, " targets"));
   }
-  if (!split.weights.empty() && static_cast<int64_t>(split.weights.size()) != examples) {
+  if (!split.weights.values.empty() && split.weights.size() != examples) {
     return absl::InvalidArgumentError(absl::StrCat(split.inputs_name, " has ", examples, " examples, but ",
                                                    split.weights_name, " has ", split.weights.size(),
                                                    " weights"));
@@ -134,10 +134,11 @@ absl::Status LabelledDataset::ApplyClassWeights(const std::map<int64_t, float>& 
     return absl::InvalidArgumentError(absl::StrCat(name, ": class ", label, " has the weight ", weight,
                                                    ", but labels go up to ", targets_.num_classes - 1));
   }
-  weights_.resize(targets_.values.size(), 1.0f);
-  for (size_t i = 0; i < weights_.size(); ++i) {
-    const auto row = class_weights.find(static_cast<int64_t>(targets_.values[i]));
-    if (row != class_weights.end()) weights_[i] *= row->second;
+  const auto each = static_cast<size_t>(weights_.per_example);
+  weights_.values.resize(targets_.values.size() * each, 1.0f);
+  for (size_t i = 0; i < weights_.values.size(); ++i) {
+    const auto row = class_weights.find(static_cast<int64_t>(targets_.values[i / each]));
+    if (row != class_weights.end()) weights_.values[i] *= row->second;
   }
   return absl::OkStatus();
 }
@@ -173,8 +174,8 @@ void LabelledDataset::Prefetch(absl::Span<const uint32_t> examples, Fetch fetch)
   }
 }
 
-float LabelledDataset::Read(int64_t index, absl::Span<const MutableTensorView> inputs,
-                            absl::Span<float> target) const {
+void LabelledDataset::Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+                           absl::Span<float> target) const {
   CAIRN_CHECK(index >= 0 && index < size_);
   inputs_->Read(index, inputs);
   if (inputs_are_targets_) {
@@ -184,7 +185,6 @@ float LabelledDataset::Read(int64_t index, absl::Span<const MutableTensorView> i
   } else {
     std::copy_n(targets_.values.data() + index * targets_.per_example, targets_.per_example, target.data());
   }
-  return weights_.empty() ? 1 : weights_[static_cast<size_t>(index)];
 }
 
 }  // namespace cairn::data

@@ -32,12 +32,12 @@ class LabelledDataset final : public Dataset {
   std::string inputs_name() const override { return inputs_name_; }
   absl::Span<const float> Target(int64_t index) const override;
   std::string TargetName(int64_t index) const override;
-  bool weighted() const override { return !weights_.empty(); }
+  const Weights* weights() const override { return weights_.values.empty() ? nullptr : &weights_; }
   Augmentation augmentation() const override { return augmentation_; }
   void Prefetch(absl::Span<const uint32_t> examples, Fetch fetch) const override;
   std::vector<InputSpec> input_specs() const override { return input_specs_; }
-  float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
-             absl::Span<float> target) const override;
+  void Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+            absl::Span<float> target) const override;
 
  private:
   explicit LabelledDataset(Split split);
@@ -54,7 +54,7 @@ class LabelledDataset final : public Dataset {
   Targets targets_;  // the targets of at least size_ examples, unless target_rows_ has them
   std::unique_ptr<RowSource> target_rows_;
   bool inputs_are_targets_ = false;
-  std::vector<float> weights_;  // at least size_ weights; empty: every example weighs 1
+  Weights weights_;  // of at least size_ examples
   Augmentation augmentation_;
 };
 

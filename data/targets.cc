@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
@@ -113,16 +114,32 @@ absl::Status ApplyThreshold(float threshold, Targets& targets) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<float>> ReadWeights(const Array& array, const std::string& name) {
+void Weights::Spread(const Shape& rows) {
+  CAIRN_CHECK(per_example == 1);
+  const auto each = static_cast<size_t>(rows.num_elements());
+  std::vector<float> spread;
+  spread.reserve(values.size() * each);
+  for (const float weight : values) spread.insert(spread.end(), each, weight);
+  values = std::move(spread);
+  per_example = rows.num_elements();
+  shape = rows;
+}
+
+absl::StatusOr<Weights> ReadWeights(const Array& array, const std::string& name) {
   const Shape& shape = array.shape;
-  if (shape.rank() < 1 || shape.rank() > 2 || shape.row_elements() != 1) {
-    return Refusal(name, "weights have the shape ", shape.ToString(), "; it must be [examples]");
+  if (shape.rank() < 1 || shape.row_elements() == 0) {
+    return Refusal(name, "weights have the shape ", shape.ToString(),
+                   "; it must be [examples], or [examples, ...] with a weight for each row of the outputs");
   }
-  std::vector<float> weights = ToFloats(array);
-  const auto bad =
-      std::find_if_not(weights.begin(), weights.end(), [](float x) { return std::isfinite(x) && x >= 0; });
-  if (bad != weights.end()) {
-    return Refusal(name, "weight ", *bad, " of example ", bad - weights.begin(),
+  Weights weights{.values = ToFloats(array), .per_example = shape.row_elements(), .name = name};
+  absl::Span<const int64_t> of_example = shape.dims().subspan(1);
+  if (!of_example.empty() && of_example.back() == 1) of_example.remove_suffix(1);
+  if (weights.per_example > 1) weights.shape = Shape(of_example);
+  const auto bad = std::find_if_not(weights.values.begin(), weights.values.end(),
+                                    [](float x) { return std::isfinite(x) && x >= 0; });
+  if (bad != weights.values.end()) {
+    return Refusal(name, "weight ", *bad, " of example ",
+                   (bad - weights.values.begin()) / weights.per_example,
                    " is not a finite number of at least 0");
   }
   return weights;

@@ -54,8 +54,26 @@ absl::StatusOr<Targets> JoinTargets(absl::Span<const Targets> targets, absl::Spa
 // has one number.
 absl::Status ApplyThreshold(float threshold, Targets& targets);
 
-// Reads weights [examples] or [examples,1]. INVALID_ARGUMENT naming `name` for a weight that is negative or
-// not finite.
-absl::StatusOr<std::vector<float>> ReadWeights(const Array& array, const std::string& name);
+// The weights of examples.
+struct Weights {
+  std::vector<float> values{};  // [examples, per_example]; empty: every example weighs 1
+  int64_t per_example =
+      1;          // 1, or one weight for each row of the model's outputs, as for each token of a text
+  Shape shape{};  // one example's weights, with per_example elements and no last axis of 1; [] for one
+
+  std::string name{};  // in messages: "mnist.npz: sample_weight_train"
+
+  int64_t size() const { return static_cast<int64_t>(values.size()) / per_example; }
+  absl::Span<const float> Of(int64_t example) const {
+    const auto each = static_cast<size_t>(per_example);
+    return absl::MakeConstSpan(values).subspan(static_cast<size_t>(example) * each, each);
+  }
+  // Gives each of the rows of these examples the weight of its example. The examples must have one weight each.
+  void Spread(const Shape& rows);
+};
+
+// Reads weights [examples], [examples,1] or, for each row of the outputs, [examples, ...]. INVALID_ARGUMENT naming
+// `name` for a weight that is negative or not finite.
+absl::StatusOr<Weights> ReadWeights(const Array& array, const std::string& name);
 
 }  // namespace cairn::data

@@ -88,6 +88,8 @@ struct LossParams {
   // and a gradient of 0. `masked`: a number for each row follows each example's outputs, 0 for a row to leave out, and
   // output_stride counts it.
   bool masked = false;
+  // Weights are [batch, rows_per_example], one for each row, and not [batch].
+  bool row_weights = false;
   // Sparse categorical: leaves out rows with this label, which may be any number.
   std::optional<int64_t> ignore_class{};
 
@@ -97,6 +99,7 @@ struct LossParams {
   int64_t targets_per_example() const {
     return TakesClassIndices(kind) ? rows_per_example : outputs_per_example();
   }
+  int64_t weights_per_example() const { return row_weights ? rows_per_example : 1; }
   // A gradient is divided by this.
   int64_t terms() const { return (mean_over > 0 ? mean_over : batch) * terms_per_example(); }
   // The loss of an example is the sum of its terms divided by this.
@@ -119,8 +122,9 @@ struct LossSums {
 class Loss {
  public:
   virtual ~Loss() = default;
-  // `targets` is [batch, targets_per_example()]; `weights` is [batch], or null if every example weighs 1. An
-  // example's loss is the mean over its rows and, unless HasOneTermPerRow(), over a row's outputs. `sums`
+  // `targets` is [batch, targets_per_example()]; `weights` is [batch, weights_per_example()], or null if every example
+  // weighs 1. An example's loss is the mean over its rows, each times its weight, and, unless HasOneTermPerRow(), over
+  // a row's outputs. `sums`
   // is written in host memory by the next Synchronize(). `doutputs`, with the shape and the stride of the outputs, is
   // the gradient of (sum of weight * loss) / mean_over, times LossParams::weight: Keras' sum_over_batch_size divides by
   // the number of examples, not by their weights. It is null in evaluation; places of a mask are not written.

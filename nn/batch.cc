@@ -71,9 +71,9 @@ absl::Status CheckInputs(const Model& model, const BatchView& batch) {
 absl::Status CheckBatch(const Model& model, const Objective& objective, absl::Span<const float> parameters,
                         const BatchView& batch) {
   CAIRN_RETURN_IF_ERROR(CheckInputs(model, batch));
-  const int64_t targets = objective.TargetsPerExample(model);
+  const int64_t targets = objective.TargetsPerExample(model), weights = objective.WeightsPerExample(model);
   if (batch.examples < 0 || static_cast<int64_t>(batch.targets.size()) != batch.examples * targets ||
-      (!batch.weights.empty() && static_cast<int64_t>(batch.weights.size()) != batch.examples)) {
+      (!batch.weights.empty() && static_cast<int64_t>(batch.weights.size()) != batch.examples * weights)) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.examples, " examples with ", targets,
                                                    " targets each cannot have ", batch.targets.size(),
                                                    " targets and ", batch.weights.size(), " weights"));

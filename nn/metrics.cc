@@ -418,6 +418,8 @@ absl::StatusOr<std::vector<MetricSpec>> MetricsOf(absl::Span<const CompiledMetri
         spec.outputs = {.first = output.begin, .count = params.outputs_per_example()};
         spec.targets = {.first = part.first_target, .count = params.targets_per_example()};
       }
+      // Each row is then an example of the metric: the sums over all of them are those that Keras divides.
+      if (params.row_weights && spec.weighted) spec.params.rows_per_example = 1;
       LeaveOutRows(params, output, spec);
       all.push_back(std::move(spec));
     }
@@ -432,6 +434,7 @@ MetricSet::Arguments MetricSet::KeepRows(const LeftOutRows& left_out, int64_t ex
   const int64_t width = static_cast<int64_t>(from.outputs.size()) / rows;
   const int64_t targets_of_row = static_cast<int64_t>(from.targets.size()) / rows;
   const int64_t stride = static_cast<int64_t>(all_outputs.size()) / examples;
+  const bool row_weights = static_cast<int64_t>(from.weights.size()) == rows;
   kept_outputs_.clear();
   kept_targets_.clear();
   kept_weights_.clear();
@@ -444,7 +447,8 @@ MetricSet::Arguments MetricSet::KeepRows(const LeftOutRows& left_out, int64_t ex
     const auto output = from.outputs.begin() + i * width;
     kept_outputs_.insert(kept_outputs_.end(), output, output + width);
     kept_targets_.insert(kept_targets_.end(), target, target + targets_of_row);
-    if (!from.weights.empty()) kept_weights_.push_back(from.weights[static_cast<size_t>(example)]);
+    if (!from.weights.empty())
+      kept_weights_.push_back(from.weights[static_cast<size_t>(row_weights ? i : example)]);
   }
   return {kept_outputs_, kept_targets_, kept_weights_};
 }

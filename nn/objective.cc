@@ -65,12 +65,30 @@ kernels::LossParams Objective::ParamsOf(size_t index, const Model& model, int64_
   const OutputLoss& part = losses_[index];
   kernels::LossParams params = MakeLossParams(part.loss, model.outputs()[part.output].shape, batch);
   params.weight = part.weight;
+  params.row_weights = row_weights_;
   params.masked = model.outputs()[part.output].masked;
   if (model.joining_nodes() > 0) {
     params.output_stride = model.output_shape().num_elements();
     params.target_stride = TargetsPerExample(model);
   }
   return params;
+}
+
+absl::Status Objective::WeighRows(const Model& model) {
+  const auto rows_of = [&](size_t index) { return ParamsOf(index, model, 1).rows_per_example; };
+  for (size_t i = 1; i < losses_.size(); ++i) {
+    if (rows_of(i) == rows_of(0)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("output '", model.outputs()[losses_[0].output].name,
+                                                   "' has ", rows_of(0), " rows, output '",
+                                                   model.outputs()[losses_[i].output].name, "' ", rows_of(i),
+                                                   ": one array cannot weigh the rows of both"));
+  }
+  row_weights_ = true;
+  return absl::OkStatus();
+}
+
+int64_t Objective::WeightsPerExample(const Model& model) const {
+  return row_weights_ ? ParamsOf(0, model, 1).weights_per_example() : 1;
 }
 
 int64_t Objective::TargetsPerExample(const Model& model) const {

@@ -55,6 +55,12 @@ class Objective {
   // Whether the model has several outputs, so that losses and metrics are named by them.
   bool several_outputs() const { return several_outputs_; }
 
+  // From now on examples have a weight for each row of the outputs, as for each token of a text. INVALID_ARGUMENT,
+  // naming the outputs, if their numbers of rows differ.
+  absl::Status WeighRows(const Model& model);
+  // The number of weights of an example of `model`, if it has any.
+  int64_t WeightsPerExample(const Model& model) const;
+
   // The loss number `index` for `batch` examples of `model`.
   kernels::LossParams ParamsOf(size_t index, const Model& model, int64_t batch) const;
   int64_t TargetsPerExample(const Model& model) const;
@@ -67,6 +73,7 @@ class Objective {
 
   std::vector<OutputLoss> losses_;
   bool several_outputs_ = false;
+  bool row_weights_ = false;
 };
 
 // The index of the output that `key` of compile()'s argument `what` is for. INVALID_ARGUMENT naming both if there is

@@ -144,7 +144,9 @@ absl::Status StageInstances::MakeInstance(int stage, int micro_batch, PipelineDe
   if (!here.last) return absl::OkStatus();
   const int64_t targets = size * shape_.objective.TargetsPerExample(shape_.model);
   CAIRN_ASSIGN_OR_RETURN(instance.targets, DeviceCopy::Create(device, targets, "targets"));
-  CAIRN_ASSIGN_OR_RETURN(instance.weights, DeviceCopy::Create(device, size, "weights"));
+  CAIRN_ASSIGN_OR_RETURN(
+      instance.weights,
+      DeviceCopy::Create(device, size * shape_.objective.WeightsPerExample(shape_.model), "weights"));
   return absl::OkStatus();
 }
 
@@ -260,7 +262,9 @@ absl::Status StageInstances::RunLoss(StageInstance& instance, int micro_batch, c
   CAIRN_ASSIGN_OR_RETURN(batch.targets, instance.targets->Upload(piece.targets.data(),
                                                                  static_cast<int64_t>(piece.targets.size())));
   if (!piece.weights.empty()) {
-    CAIRN_ASSIGN_OR_RETURN(batch.weights, instance.weights->Upload(piece.weights.data(), size));
+    CAIRN_ASSIGN_OR_RETURN(
+        batch.weights,
+        instance.weights->Upload(piece.weights.data(), static_cast<int64_t>(piece.weights.size())));
   }
   CAIRN_RETURN_IF_ERROR(FromExample(begin, instance.plan->Loss(batch, call.training)));
   const int64_t width = shape_.model.output_shape().num_elements();

@@ -49,7 +49,8 @@ class Plan {
   struct Batch {
     absl::Span<const float* const> inputs;  // [input of the stage] [batch, shape], row-major, device memory
     const float* targets = nullptr;         // [batch, the loss' targets per example], device memory
-    const float* weights = nullptr;         // [batch], device memory; null if every example weighs 1
+    // [batch, the objective's weights per example], device memory; null if every example weighs 1
+    const float* weights = nullptr;
   };
   // Addresses of the model's variables in device memory, [variable of the model]; null for variables that the
   // stage lacks. In float16, gradients are contiguous in the model's flat order.

@@ -334,7 +334,9 @@ class DeviceReplica final : public Replica {
       inputs.push_back(std::move(copy));
     }
     CAIRN_ASSIGN_OR_RETURN(auto device_targets, DeviceCopy::Create(device_, targets, "targets"));
-    CAIRN_ASSIGN_OR_RETURN(auto weights, DeviceCopy::Create(device_, examples, "weights"));
+    CAIRN_ASSIGN_OR_RETURN(
+        auto weights,
+        DeviceCopy::Create(device_, examples * objective_.WeightsPerExample(model_), "weights"));
     auto prepared = std::make_unique<Prepared>(Prepared{examples, std::move(plan), std::move(inputs),
                                                         std::vector<const float*>(model_.inputs().size()),
                                                         std::move(device_targets), std::move(weights)});
@@ -390,8 +392,9 @@ class DeviceReplica final : public Replica {
         uploaded.batch.targets,
         prepared.targets.Upload(batch.targets.data(), static_cast<int64_t>(batch.targets.size())));
     if (!batch.weights.empty()) {
-      CAIRN_ASSIGN_OR_RETURN(uploaded.batch.weights,
-                             prepared.weights.Upload(batch.weights.data(), batch.examples));
+      CAIRN_ASSIGN_OR_RETURN(
+          uploaded.batch.weights,
+          prepared.weights.Upload(batch.weights.data(), static_cast<int64_t>(batch.weights.size())));
     }
     return uploaded;
   }

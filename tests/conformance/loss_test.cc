@@ -354,6 +354,41 @@ TEST_P(LossConformance, RowsThatAreLeftOutHaveNoLoss) {
   }
 }
 
+// Weights of rows: the losses and gradients are those of as many examples of one row.
+TEST_P(LossConformance, RowsHaveWeights) {
+  constexpr int64_t kBatch = 3, kRows = 4, kWidth = 8;
+  const Values weights = {1, 0.5, 2, 3, 0, 4, 1.5, 0.25, 1, 2, 0, 1};
+  for (const LossKind kind : kKinds) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    Values outputs, targets;
+    for (const double value : RandomTensor({kBatch * kRows, kWidth}, 1).values)
+      outputs.push_back(static_cast<float>(0.5 + 0.45 * value));
+    const int64_t each = TakesClassIndices(kind) ? 1 : kWidth;
+    for (int64_t i = 0; i < kBatch * kRows * each; ++i)
+      targets.push_back(static_cast<double>(i % (TakesClassIndices(kind) ? kWidth : 2)));
+    const Result rows = Run({.kind = kind, .width = kWidth}, outputs, targets, weights);
+    ASSERT_TRUE(rows.status.ok()) << rows.status;
+    const Result examples =
+        Run({.kind = kind, .rows_per_example = kRows, .width = kWidth, .row_weights = true}, outputs, targets,
+            weights);
+    ASSERT_TRUE(examples.status.ok()) << examples.status;
+    EXPECT_NEAR(examples.sums.loss / kBatch, rows.sums.loss / (kBatch * kRows), 1e-6);
+    ASSERT_EQ(examples.gradient.size(), rows.gradient.size());
+    for (size_t i = 0; i < rows.gradient.size(); ++i)
+      ASSERT_NEAR(examples.gradient[i], rows.gradient[i], 1e-6) << i;
+  }
+}
+
+// Keras 3.15: SparseCategoricalCrossentropy(ignore_class=3)(y, p, sample_weight=w) with the values of Run().
+TEST_P(LossConformance, WeightsOfRowsAndRowsThatAreLeftOut) {
+  const Values outputs = {0.2, 0.3, 0.5, 0.6, 0.3, 0.1, 0.1, 0.8, 0.1, 0.3, 0.3, 0.4};
+  const Result result = Run({.rows_per_example = 2, .width = 3, .row_weights = true, .ignore_class = 3},
+                            outputs, {2, 3, 1, 0}, {2, 5, 0.5, 3});
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_NEAR(result.sums.loss / 2, 1.7032614946365356, 1e-6);
+  for (size_t j = 3; j < 6; ++j) EXPECT_EQ(result.gradient[j], 0);
+}
+
 TEST_P(LossConformance, ABatchWithoutRowsHasNoLoss) {
   const Result result =
       Run({.rows_per_example = 2, .width = 3, .ignore_class = 1}, Values(12, 0.5), {1, 1, 1, 1});

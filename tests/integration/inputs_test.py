@@ -383,6 +383,37 @@ class PartsTest(InputsTest):
         self.assertIn("training examples: 41 here, 40 on the servers", refused["more.npz"].stderr)
 
 
+class WeightsTest(InputsTest):
+    """Weights of the tokens of examples, 8 examples of 3 tokens."""
+
+    TAGGER = model_of(layer("Embedding", input_dim=10, output_dim=4), layer("Dense", units=2, name="d"), shape=(3,))
+
+    def losses_with(self, weights, workers):
+        x, y = images((3,), 8, "i4"), ("u1", (8, 3), [i % 2 for i in range(24)])
+        data = self.data(x_train=x, y_train=y, x_val=x, y_val=y, sample_weight_train=("f4", (8, 3), weights))
+        summary = self.trained_on(self.TAGGER, data, "--sync_replicas", f"--workers={workers}",
+                                  f"--batch_size={4 // workers}", "--epochs=3", "--learning_rate=1")[1]
+        return summary["metrics"]["loss"], summary["metrics"]["val_loss"]
+
+    def test_tokens_have_weights_whatever_the_number_of_workers(self):
+        weights = [i % 5 / 2 for i in range(24)]
+        loss = self.losses_with(weights, 1)[1]
+        self.assertAlmostEqual(self.losses_with(weights, 2)[1], loss, 5)
+        self.assertNotAlmostEqual(self.losses_with([1.0] * 24, 1)[1], loss, 3)
+        self.assertEqual(self.losses_with([0.0] * 24, 1)[0], 0)
+
+    def test_weights_of_another_shape_are_refused(self):
+        for shape, message in (((8, 4), r"examples have weights of the shape \[4\]; output 'd' of the shape \[3,2\] takes "
+                                        r"weights \[examples\] or, for each of its rows, of the shape \[3\]"),
+                               ((7, 3), r"x_train has 8 examples, but .*sample_weight_train has 7 weights")):
+            data = self.data(x_train=images((3,), 8, "i4"), y_train=("u1", (8, 3), [i % 2 for i in range(24)]),
+                             sample_weight_train=("f4", shape, [1.0] * (shape[0] * shape[1])))
+            self.refused_on(message, self.TAGGER, data)
+        data = self.data(x_train=images((4, 3, 2)), y_train=labels(), sample_weight_train=("f4", (40, 4), [1.0] * 160))
+        self.refused_on(r"sample_weight_train: examples have weights of the shape \[4\]; output 'dense' of the shape "
+                        r"\[2\] takes one weight for each example", model_of(*DENSE), data)
+
+
 class ResumeTest(InputsTest):
 
     def test_a_resumed_job_continues_its_epochs_with_another_batch_size(self):

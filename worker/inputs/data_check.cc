@@ -196,6 +196,25 @@ absl::Status CheckInputsAsTargets(const nn::Objective& objective, const data::Da
   return absl::OkStatus();
 }
 
+// INVALID_ARGUMENT if examples have several weights which are not those of the rows of each output.
+absl::Status CheckWeights(const nn::Objective& objective, const nn::Model& model,
+                          const data::Dataset& dataset) {
+  if (dataset.weights_per_example() <= 1) return absl::OkStatus();
+  for (const nn::OutputLoss& part : objective.losses()) {
+    const nn::ModelOutput& output = model.outputs()[part.output];
+    const Shape rows(
+        output.shape.dims().subspan(0, static_cast<size_t>(std::max(output.shape.rank() - 1, 0))));
+    if (rows == dataset.weights()->shape) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        dataset.weights()->name, ": examples have weights of the shape ", dataset.weights()->shape.ToString(),
+        "; output '", output.name, "' of the shape ", output.shape.ToString(), " takes ",
+        rows.rank() == 0
+            ? "one weight for each example"
+            : absl::StrCat("weights [examples] or, for each of its rows, of the shape ", rows.ToString())));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckExampleShape(const nn::Model& model, const Shape& given, absl::string_view name) {
@@ -235,6 +254,7 @@ absl::Status CheckDataset(const nn::Model& model, const nn::Objective& objective
   CAIRN_RETURN_IF_ERROR(CheckExampleShape(model, dataset.example_shape(), dataset.inputs_name()));
   CAIRN_RETURN_IF_ERROR(CheckAllTargets(objective, model, SourceOf(dataset), remarks));
   CAIRN_RETURN_IF_ERROR(CheckInputsAsTargets(objective, dataset));
+  CAIRN_RETURN_IF_ERROR(CheckWeights(objective, model, dataset));
   std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
   CAIRN_RETURN_IF_ERROR(CheckIndices(
       {model, dataset.size(), dataset.inputs_name(), dataset.input_specs(), dynamic_layers,

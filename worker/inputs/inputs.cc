@@ -165,7 +165,7 @@ absl::StatusOr<nn::Model> ReadModel(const TrainOptions& options) {
 
 absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModel(options));
-  CAIRN_ASSIGN_OR_RETURN(const nn::Objective objective, MakeObjective(options, model));
+  CAIRN_ASSIGN_OR_RETURN(nn::Objective objective, MakeObjective(options, model));
   CAIRN_ASSIGN_OR_RETURN(auto metrics, MakeMetrics(options, model, objective));
   CAIRN_RETURN_IF_ERROR(MakeOptimizer(options, model));
   std::optional<TablePlan> tables;
@@ -185,6 +185,13 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
     if (!status.ok()) {
       return Annotate(status, dataset == data.train.get() ? "--data_dir" : "--data_dir: validation set");
     }
+  }
+  const bool row_weights = data.train->weights_per_example() > 1 ||
+                           (data.validation != nullptr && data.validation->weights_per_example() > 1);
+  if (row_weights) {
+    CAIRN_RETURN_IF_ERROR(Annotate(objective.WeighRows(model),
+                                   (data.train->weighted() ? data.train : data.validation)->weights()->name));
+    CAIRN_ASSIGN_OR_RETURN(metrics, MakeMetrics(options, model, objective));
   }
   DataRecord record{.class_names = data.class_names,
                     .preprocessing = PreprocessingOf(reading, data.byte_inputs, data.columns),

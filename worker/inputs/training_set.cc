@@ -45,11 +45,12 @@ v1::TrainingSet IdentityOf(const data::Dataset& dataset) {
   std::vector<float> target(static_cast<size_t>(dataset.num_targets()));
   const int64_t step = std::max<int64_t>(1, dataset.size() / kSampledExamples);
   for (int64_t i = 0; i < dataset.size(); i += step) {
-    const float weight = dataset.Read(i, inputs.Row(0), absl::MakeSpan(target));
+    dataset.Read(i, inputs.Row(0), absl::MakeSpan(target));
     bytes.clear();
     for (const TensorView& input : inputs.First(1)) Append(input, bytes);
     Append(target, bytes);
-    Append(absl::MakeConstSpan(&weight, 1), bytes);
+    constexpr float kUnweighted = 1;
+    Append(dataset.weighted() ? dataset.WeightsOf(i) : absl::MakeConstSpan(&kUnweighted, 1), bytes);
     digests += Sha256Hex(bytes);
   }
   identity.set_sha256(Sha256Hex(digests));

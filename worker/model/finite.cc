@@ -69,7 +69,7 @@ std::string NonFiniteData(const NonFiniteStep& step) {
     return at(absl::StrCat("target ", *bad % targets), *bad / targets, step.batch.targets[*bad]);
   }
   if (const auto bad = FirstNonFinite(step.batch.weights))
-    return at("the weight", *bad, step.batch.weights[*bad]);
+    return at("the weight", *bad / (step.batch.weights.size() / examples), step.batch.weights[*bad]);
   return "";
 }
 

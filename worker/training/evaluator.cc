@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "worker/model/finite.h"
@@ -25,7 +26,7 @@ Evaluator::Evaluator(const data::Dataset& dataset, const nn::Model& model, nn::R
       metrics_(metrics),
       inputs_(dataset.input_specs(), kBatch),
       targets_(kBatch * dataset.num_targets()),
-      weights_(static_cast<size_t>(kBatch)) {}
+      weights_(static_cast<size_t>(kBatch * dataset.weights_per_example())) {}
 
 absl::StatusOr<nn::MetricValues> Evaluator::Run(absl::Span<const float> parameters,
                                                 absl::FunctionRef<bool()> stop) {
@@ -59,14 +60,16 @@ absl::Status Evaluator::CheckLoss(double loss, absl::Span<const float> parameter
 nn::BatchView Evaluator::Read(int64_t first, int64_t count) {
   const auto targets = static_cast<size_t>(dataset_.num_targets());
   const auto examples = static_cast<size_t>(count);
+  const auto weights = static_cast<size_t>(dataset_.weights_per_example());
   for (size_t i = 0; i < examples; ++i) {
     const auto row = static_cast<int64_t>(i);
-    weights_[i] = dataset_.Read(first + row, inputs_.Row(row), targets_.span().subspan(i * targets, targets));
+    dataset_.Read(first + row, inputs_.Row(row), targets_.span().subspan(i * targets, targets));
+    absl::c_copy(dataset_.WeightsOf(first + row), weights_.begin() + row * dataset_.weights_per_example());
   }
   return {.examples = count,
           .inputs = inputs_.First(count),
           .targets = targets_.span().subspan(0, examples * targets),
-          .weights = absl::MakeConstSpan(weights_).subspan(0, dataset_.weighted() ? examples : 0)};
+          .weights = absl::MakeConstSpan(weights_).subspan(0, examples * weights)};
 }
 
 }  // namespace cairn::worker

@@ -40,7 +40,7 @@ class Evaluator {
   nn::MetricSet metrics_;
   data::InputRows inputs_;      // [batch, input_specs()]
   AlignedBuffer targets_;       // [batch, num_targets]
-  std::vector<float> weights_;  // [batch]
+  std::vector<float> weights_;  // [batch, weights_per_example]
 };
 
 }  // namespace cairn::worker

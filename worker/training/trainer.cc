@@ -177,10 +177,11 @@ absl::Status Trainer::ReadRowsAhead() {
 nn::BatchView Trainer::ViewOf(const data::Batch& batch) const {
   const auto targets = static_cast<size_t>(setup_.data.train->num_targets());
   const auto examples = static_cast<size_t>(batch.examples);
+  const auto weights = static_cast<size_t>(setup_.data.train->weights_per_example());
   return {.examples = batch.examples,
           .inputs = batch.inputs.First(batch.examples),
           .targets = batch.targets.span().subspan(0, examples * targets),
-          .weights = batch.weights.span().subspan(0, setup_.data.train->weighted() ? examples : 0),
+          .weights = batch.weights.span().subspan(0, examples * weights),
           .seed = StepSeed(setup_.options.seed, setup_.sampler.worker, batch.epoch, batch.index)};
 }
 

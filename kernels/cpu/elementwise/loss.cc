@@ -65,7 +65,9 @@ class CpuLoss final : public Loss {
     *sums = {.examples = params_.batch};
     const int64_t targets_per_row = params_.targets_per_example() / params_.rows_per_example;
     for (int64_t example = 0; example < params_.batch; ++example) {
-      const float weight = row_weight * (weights == nullptr ? 1.0f : weights[example]);
+      const float* const row_weights =
+          weights == nullptr || !params_.row_weights ? nullptr : weights + example * params_.rows_per_example;
+      const float weight = row_weight * (weights == nullptr || params_.row_weights ? 1.0f : weights[example]);
       const float* output = outputs + example * output_stride_;
       const float* target = targets + example * target_stride_;
       float* doutput = doutputs == nullptr ? nullptr : doutputs + example * output_stride_;
@@ -74,7 +76,8 @@ class CpuLoss final : public Loss {
         if (IsLeftOut(outputs, targets, example, row)) {
           if (doutput != nullptr) std::fill_n(doutput, params_.width, 0.0f);
         } else {
-          loss += Row(output, target, weight * scale_, doutput);
+          const float of_row = row_weights == nullptr ? 1.0f : row_weights[row];
+          loss += double{of_row} * Row(output, target, weight * of_row * scale_, doutput);
         }
         output += params_.width;
         target += targets_per_row;

@@ -30,7 +30,8 @@ struct Batch {
   float scale = 1;           // the factor of a term's gradient, if the example has weight 1
   int64_t examples = 0;
   bool masked = false, ignores = false;
-  float ignored = 0;  // the label of rows that are left out
+  bool row_weights = false;  // weights are [examples, example_rows]
+  float ignored = 0;         // the label of rows that are left out
   const float* outputs = nullptr;
   const float* targets = nullptr;
   const float* weights = nullptr;     // or null
@@ -79,7 +80,7 @@ __global__ void RunLoss(RowPlan plan, Batch batch, Formula formula, double* part
       piece.output += place;
       piece.target = batch.targets + example * batch.target_stride + in_example * batch.row_targets + begin;
       if (batch.doutputs != nullptr) piece.doutput += place;
-      float w = batch.weights == nullptr ? 1.0f : batch.weights[example];
+      float w = batch.weights == nullptr ? 1.0f : batch.weights[batch.row_weights ? row : example];
       if (batch.row_weight != nullptr) {
         left_out = batch.LeavesOut(example, in_example);
         piece.present = !left_out;
@@ -237,12 +238,13 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParam
     return absl::UnimplementedError("more than 2^32 labels are not supported");
   }
   Batch batch;
-  // Rows that are left out are rows of the loss.
-  const bool by_rows = HasOneTermPerRow(params.kind) || params.leaves_out_rows();
+  // Rows that are left out, or have weights, are rows of the loss.
+  const bool by_rows = HasOneTermPerRow(params.kind) || params.leaves_out_rows() || params.row_weights;
   batch.example_rows = by_rows ? params.rows_per_example : 1;
   batch.width = by_rows ? params.width : params.outputs_per_example();
   batch.examples = params.batch;
   batch.masked = params.masked;
+  batch.row_weights = params.row_weights;
   batch.ignores = params.ignore_class.has_value();
   batch.ignored = static_cast<float>(params.ignore_class.value_or(0));
   batch.row_targets = params.targets_per_example() / batch.example_rows;

@@ -116,12 +116,11 @@ class FlatImages final : public Dataset {
   const Shape& example_shape() const override { return shape_; }
   TargetInfo target_info() const override { return {.num_classes = 12, .shape = {1}}; }
   Augmentation augmentation() const override { return {.crop = 3}; }
-  float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
-             absl::Span<float> target) const override {
+  void Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+            absl::Span<float> target) const override {
     const absl::Span<float> image = inputs[0].floats();
     std::fill(image.begin(), image.end(), static_cast<float>(index + 1));
     target[0] = static_cast<float>(index);
-    return 1;
   }
 
  private:

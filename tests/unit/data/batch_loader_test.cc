@@ -18,26 +18,28 @@ using ::testing::ElementsAre;
 // Example i is the pair (i, -i) with the targets (i % 10, 2i) and, on request, the weight i / 2.
 class CountingDataset final : public Dataset {
  public:
-  explicit CountingDataset(int64_t size, bool weighted = false) : size_(size), weighted_(weighted) {}
+  explicit CountingDataset(int64_t size, bool weighted = false) : size_(size), weighted_(weighted) {
+    for (int64_t i = 0; i < size; ++i) weights_.values.push_back(0.5f * static_cast<float>(i));
+  }
   int64_t size() const override { return size_; }
   const Shape& example_shape() const override { return shape_; }
   TargetInfo target_info() const override { return {.per_example = 2, .shape = {2}}; }
-  bool weighted() const override { return weighted_; }
-  float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
-             absl::Span<float> target) const override {
+  const Weights* weights() const override { return weighted_ ? &weights_ : nullptr; }
+  void Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+            absl::Span<float> target) const override {
     ++reads;
     const auto number = static_cast<float>(index);
     inputs[0].floats()[0] = number;
     inputs[0].floats()[1] = -number;
     target[0] = static_cast<float>(index % 10);
     target[1] = 2 * number;
-    return weighted_ ? 0.5f * number : 1;
   }
   mutable std::atomic<int> reads{0};
 
  private:
   int64_t size_;
   bool weighted_;
+  Weights weights_;
   Shape shape_{2};
 };
 
@@ -56,9 +58,9 @@ void ExpectBatch(const Batch& batch, int64_t position, const Dataset& dataset,
   ASSERT_EQ(batch.examples, static_cast<int64_t>(examples.size()));
   std::vector<float> inputs(2 * examples.size()), targets(2 * examples.size()), weights(examples.size());
   for (size_t i = 0; i < examples.size(); ++i) {
-    weights[i] = dataset.Read(examples[i],
-                              {MutableTensorView::OfFloats({2}, absl::MakeSpan(inputs).subspan(2 * i, 2))},
-                              absl::MakeSpan(targets).subspan(2 * i, 2));
+    dataset.Read(examples[i], {MutableTensorView::OfFloats({2}, absl::MakeSpan(inputs).subspan(2 * i, 2))},
+                 absl::MakeSpan(targets).subspan(2 * i, 2));
+    weights[i] = dataset.weighted() ? dataset.WeightsOf(examples[i])[0] : 1;
   }
   ASSERT_EQ(Rows(batch.inputs.buffers()[0], 2, batch), inputs);
   ASSERT_EQ(Rows(batch.targets, 2, batch), targets);
@@ -99,11 +101,10 @@ class DatasetOnDisk final : public Dataset {
     announced_.insert(examples.begin(), examples.end());
     largest_ = std::max(largest_, examples.size());
   }
-  float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
-             absl::Span<float> target) const override {
+  void Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+            absl::Span<float> target) const override {
     surprised_ = surprised_ || announced_.count(static_cast<uint32_t>(index)) == 0;
     inputs[0].floats()[0] = target[0] = 0;
-    return 1;
   }
   bool surprised() const { return surprised_; }
   size_t largest() const { return largest_; }

@@ -12,16 +12,16 @@ namespace cairn::data {
 
 struct Example {
   std::vector<float> inputs, target;
-  float weight = 0;
+  float weight = 1;
 };
 
 inline Example ReadExample(const Dataset& dataset, int64_t index) {
   Example example;
   example.inputs.resize(static_cast<size_t>(dataset.example_shape().num_elements()));
   example.target.resize(static_cast<size_t>(dataset.num_targets()));
-  example.weight = dataset.Read(
-      index, {MutableTensorView::OfFloats(dataset.example_shape(), absl::MakeSpan(example.inputs))},
-      absl::MakeSpan(example.target));
+  dataset.Read(index, {MutableTensorView::OfFloats(dataset.example_shape(), absl::MakeSpan(example.inputs))},
+               absl::MakeSpan(example.target));
+  if (dataset.weighted()) example.weight = dataset.WeightsOf(index)[0];
   return example;
 }
 

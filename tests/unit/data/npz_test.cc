@@ -589,6 +589,33 @@ TEST(LoadTrainingDataFromNpz, ExamplesMayHaveWeights) {
   EXPECT_FALSE(data->validation->weighted());
 }
 
+TEST(LoadTrainingDataFromNpz, StepsOfExamplesMayHaveWeights) {
+  const TemporaryDirectory dir;
+  const auto load = [&](const std::string& shape, const std::string& bytes, bool validation = true) {
+    auto members = SmallMnist();
+    const std::string name = validation ? "sample_weight_train.npy" : "sample_weight_test.npy";
+    members[name] = Npy("|u1", shape, bytes);
+    if (!validation) members["sample_weight_train.npy"] = Npy("|u1", "(2,)", Bytes({7, 8}));
+    WriteNpz(dir / "a.npz", members);
+    return LoadTrainingData({.path = dir / "a.npz"});
+  };
+  for (const char* const shape : {"(2, 3)", "(2, 3, 1)"}) {
+    const auto data = load(shape, Bytes({1, 2, 3, 4, 5, 6}));
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_EQ(data->train->weights()->shape, Shape({3}));
+    EXPECT_THAT(data->train->WeightsOf(1), ElementsAre(4, 5, 6));
+    EXPECT_FALSE(data->validation->weighted());
+  }
+  // A batch has weights of the same form in training and validation.
+  const auto spread = load("(1, 3)", Bytes({1, 2, 3}), /*validation=*/false);
+  ASSERT_TRUE(spread.ok()) << spread.status();
+  EXPECT_THAT(spread->train->WeightsOf(1), ElementsAre(8, 8, 8));
+  EXPECT_THAT(std::string(load("(3, 3)", std::string(9, '\1')).status().message()),
+              HasSubstr("sample_weight_train has 3 weights"));
+  EXPECT_THAT(std::string(load("(2, 0)", "").status().message()),
+              HasSubstr("sample_weight_train: weights have the shape [2,0]"));
+}
+
 TEST(LoadTrainingDataFromNpz, SeveralInputsAreConcatenatedInTheModelsOrder) {
   const TemporaryDirectory dir;
   WriteNpz(dir / "a.npz", {{"x_train_image.npy", Npy("|u1", "(2, 1, 2)", Bytes({0, 255, 51, 102}))},

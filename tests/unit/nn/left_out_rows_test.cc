@@ -26,7 +26,8 @@ constexpr char kTagger[] = R"({"class_name": "Sequential", "config": {"layers": 
      "batch_input_shape": [null, 4]}},
     {"class_name": "TimeDistributed", "config": {"name": "tags", "layer":
      {"class_name": "Dense", "config": {"name": "d", "units": 3, "activation": "softmax"}}}}]},
-  "compile_config": {"loss": LOSS, "metrics": ["accuracy"]}})";
+  "compile_config": {"loss": LOSS, "metrics": ["accuracy"],
+    "weighted_metrics": ["accuracy"]}})";
 
 constexpr char kPlain[] = R"("sparse_categorical_crossentropy")";
 constexpr char kIgnoring[] =
@@ -37,12 +38,17 @@ Model Read(const char* loss, const char* masked = "true") {
 }
 
 struct Step {
-  double loss, accuracy;
+  double loss, accuracy, weighted_accuracy;
 };
 
-// Two steps of SGD with a learning rate of 0.5, on values that a program with Keras 3.16 has too.
-std::vector<Step> Train(const Model& model, const std::vector<float>& targets) {
-  const Objective objective = ObjectiveOf(model.compile_config(), model).value();
+// Two steps of SGD with a learning rate of 0.5, on values that a program with Keras 3.16 has too. `weights`: none, or
+// one for each step of the examples.
+std::vector<Step> Train(const Model& model, const std::vector<float>& targets,
+                        const std::vector<float>& weights = {}) {
+  Objective objective = ObjectiveOf(model.compile_config(), model).value();
+  if (!weights.empty()) {
+    EXPECT_TRUE(objective.WeighRows(model).ok());
+  }
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica = Replica::Create(model, objective, *device).value();
   MetricSet metrics(MetricsOf(model.compile_config().metrics, objective, model).value());
@@ -50,7 +56,7 @@ std::vector<Step> Train(const Model& model, const std::vector<float>& targets) {
   for (int64_t i = 0; i < model.num_parameters(); ++i)
     parameters.push_back(static_cast<float>(0.5 * std::sin(static_cast<double>(1 + i))));
   const std::vector<int32_t> ids = {1, 5, 0, 0, 3, 0, 8, 2, 0, 0, 0, 0};
-  BatchView batch = {.examples = 3, .targets = targets};
+  BatchView batch = {.examples = 3, .targets = targets, .weights = weights};
   batch.inputs.push_back({DType::kInt64, {3, 4}, nullptr});
   std::vector<int64_t> wide(ids.begin(), ids.end());
   if (model.inputs()[0].dtype == DType::kInt64) {
@@ -65,7 +71,8 @@ std::vector<Step> Train(const Model& model, const std::vector<float>& targets) {
     metrics.Reset();
     metrics.Update(batch, result);
     const MetricValues values = metrics.Values();
-    steps.push_back({.loss = values[1].second, .accuracy = values[0].second});
+    steps.push_back(
+        {.loss = values[1].second, .accuracy = values[0].second, .weighted_accuracy = values[2].second});
     for (size_t i = 0; i < gradients.size(); ++i) parameters[i] -= 0.5f * gradients[i];
   }
   return steps;
@@ -81,6 +88,49 @@ TEST(LeftOutRows, MaskAndIgnoredClassTogether) {
   const std::vector<Step> steps = Train(Read(kIgnoring), {0, -1, 1, 1, 1, 0, 2, -1, 1, 1, 1, 1});
   EXPECT_NEAR(steps[0].loss, 1.1739397048950195, 1e-6);
   EXPECT_NEAR(steps[1].loss, 1.107414960861206, 1e-6);
+}
+
+// Keras 3.15 with JAX: model.evaluate(x, y, sample_weight=w, return_dict=True), model.fit(x, y, sample_weight=w,
+// batch_size=3), and evaluate() again, with weights [3,4].
+const std::vector<float> kWeights = {1, 0.5f, 2, 3, 0, 4, 1.5f, 0.25f, 1, 2, 0, 1};
+
+TEST(LeftOutRows, TheOthersHaveWeights) {
+  const std::vector<Step> steps = Train(Read(kPlain), {0, 2, 1, 1, 1, 0, 2, 0, 1, 1, 1, 1}, kWeights);
+  EXPECT_NEAR(steps[0].loss, 0.7508166432380676, 1e-6);
+  EXPECT_NEAR(steps[1].loss, 0.6929463744163513, 1e-6);
+  EXPECT_NEAR(steps[0].accuracy, 0.4, 1e-6);
+  EXPECT_NEAR(steps[0].weighted_accuracy, 0.6153846383094788, 1e-6);
+}
+
+TEST(LeftOutRows, MaskIgnoredClassAndWeightsTogether) {
+  const std::vector<Step> steps = Train(Read(kIgnoring), {0, -1, 1, 1, 1, 0, 2, -1, 1, 1, 1, 1}, kWeights);
+  EXPECT_NEAR(steps[0].loss, 0.9848142266273499, 1e-6);
+  EXPECT_NEAR(steps[1].loss, 0.8832495212554932, 1e-6);
+}
+
+TEST(RowWeights, AreThoseOfStepsWithoutAMask) {
+  const std::vector<Step> steps =
+      Train(Read(kPlain, "false"), {0, 2, 1, 1, 1, 0, 2, 0, 1, 1, 1, 1}, kWeights);
+  EXPECT_NEAR(steps[0].loss, 1.5393657684326172, 1e-6);
+  EXPECT_NEAR(steps[1].loss, 1.3718056678771973, 1e-6);
+  EXPECT_NEAR(steps[0].accuracy, 0.1666666716337204, 1e-6);
+  EXPECT_NEAR(steps[0].weighted_accuracy, 0.1230769231915474, 1e-6);
+  EXPECT_NEAR(steps[1].weighted_accuracy, 0.5538461804389954, 1e-6);
+}
+
+TEST(RowWeights, AnotherNumberOfThemIsRefused) {
+  const Model model = Read(kPlain);
+  Objective objective = ObjectiveOf(model.compile_config(), model).value();
+  ASSERT_TRUE(objective.WeighRows(model).ok());
+  const std::vector<float> parameters(static_cast<size_t>(model.num_parameters())), targets(4), weights(3);
+  const std::vector<int64_t> wide(4);
+  const std::vector<int32_t> narrow(4);
+  const void* const ids =
+      model.inputs()[0].dtype == DType::kInt64 ? static_cast<const void*>(wide.data()) : narrow.data();
+  BatchView batch = {.examples = 1, .targets = targets, .weights = weights};
+  batch.inputs.push_back({model.inputs()[0].dtype, {1, 4}, ids});
+  EXPECT_THAT(std::string(CheckBatch(model, objective, parameters, batch).message()),
+              HasSubstr("cannot have 4 targets and 3 weights"));
 }
 
 // Rows of any label in place of those that are left out give the same metrics.

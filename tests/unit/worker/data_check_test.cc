@@ -38,9 +38,8 @@ class Amounts final : public data::Dataset {
   absl::Span<const float> Target(int64_t index) const override {
     return absl::MakeConstSpan(targets_).subspan(static_cast<size_t>(index), 1);
   }
-  float Read(int64_t index, absl::Span<const MutableTensorView>, absl::Span<float> target) const override {
+  void Read(int64_t index, absl::Span<const MutableTensorView>, absl::Span<float> target) const override {
     target[0] = targets_[static_cast<size_t>(index)];
-    return 1;
   }
 
  private:

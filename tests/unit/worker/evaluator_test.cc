@@ -19,22 +19,24 @@ using ::testing::Pair;
 class SmallNumbers final : public data::Dataset {
  public:
   static constexpr int64_t kSize = 300;
-  explicit SmallNumbers(bool weighted) : weighted_(weighted) {}
+  explicit SmallNumbers(bool weighted) : weighted_(weighted) {
+    for (int64_t i = 0; i < kSize; ++i) weights_.values.push_back(static_cast<float>(i % 4));
+  }
 
   int64_t size() const override { return kSize; }
   const Shape& example_shape() const override { return shape_; }
   data::TargetInfo target_info() const override { return {.shape = {1}}; }
-  bool weighted() const override { return weighted_; }
-  float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
-             absl::Span<float> target) const override {
+  const data::Weights* weights() const override { return weighted_ ? &weights_ : nullptr; }
+  void Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+            absl::Span<float> target) const override {
     inputs[0].floats()[0] = 1;
     target[0] = static_cast<float>(index % 4);
-    return weighted_ ? target[0] : 1.0f;
   }
 
  private:
   const Shape shape_ = {1};
   const bool weighted_;
+  data::Weights weights_;
 };
 
 // The same with one input that is not finite, in the second batch.
@@ -44,11 +46,10 @@ class OneNaN final : public data::Dataset {
   const Shape& example_shape() const override { return numbers_.example_shape(); }
   data::TargetInfo target_info() const override { return {.shape = {1}}; }
   std::string inputs_name() const override { return "test.csv"; }
-  float Read(int64_t index, absl::Span<const MutableTensorView> inputs,
-             absl::Span<float> target) const override {
-    const float weight = numbers_.Read(index, inputs, target);
+  void Read(int64_t index, absl::Span<const MutableTensorView> inputs,
+            absl::Span<float> target) const override {
+    numbers_.Read(index, inputs, target);
     if (index == 290) inputs[0].floats()[0] = std::numeric_limits<float>::quiet_NaN();
-    return weight;
   }
 
  private:
