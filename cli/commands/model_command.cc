@@ -30,8 +30,9 @@ class ModelCommand final : public Command {
                     "Shape of an example, for sizes that the file leaves open, such as 224,224,3"}});
     adapt_ = app.add_subcommand(
         "adapt", "Find vocabularies, means and boundaries of preprocessing layers in a training set");
-    AddFlags(*adapt_, {{"MODEL FILE", &options_.model, "Model file: Keras JSON", {}, kRequired},
-                       {"--out FILE", &output_, "File to write: the model with all values", {}, kRequired}});
+    AddFlags(*adapt_,
+             {{"MODEL FILE", &options_.model, "Model file: Keras JSON or .keras", {}, kRequired},
+              {"--out FILE", &output_, "File to write: the model's JSON with all values", {}, kRequired}});
     AddDataFlags(*adapt_, options_);
   }
 

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -20,6 +22,7 @@
 #include "worker/adapt/unadapted_layers.h"
 #include "worker/export/model_source.h"
 #include "worker/export/vocabularies.h"
+#include "worker/export/weights.h"
 #include "worker/inputs/inputs.h"
 #include "worker/options/job.h"
 
@@ -36,14 +39,61 @@ struct Lesson {
 
 absl::StatusOr<json> ReadDocument(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const ModelFileKind kind, KindOfModelFile(path));
-  if (kind != ModelFileKind::kText) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": is not JSON: save the model's to_json(), or call adapt() in Keras before save()"));
+  if (kind == ModelFileKind::kHdf5) {
+    return absl::InvalidArgumentError(absl::StrCat(path,
+                                                   ": is a .h5 file: save the model as .keras or its "
+                                                   "to_json(), or call adapt() in Keras before save()"));
   }
-  CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const bool archive = kind == ModelFileKind::kKerasArchive;
+  CAIRN_ASSIGN_OR_RETURN(const std::string text, archive ? ReadArchiveText(path) : ReadFile(path));
   CAIRN_ASSIGN_OR_RETURN(json document, ParseJson(text, path));
-  CAIRN_RETURN_IF_ERROR(ReadVocabularyFiles(path, document).status());
+  if (!archive) CAIRN_RETURN_IF_ERROR(ReadVocabularyFiles(path, document).status());
   return document;
+}
+
+// The values of a variable, [] if the model has none of this name.
+std::vector<double> ValuesOf(const std::string& name, const nn::Model& model,
+                             absl::Span<const float> parameters, Shape& shape) {
+  for (const nn::ModelVariable& variable : model.variables()) {
+    if (variable.name != name) continue;
+    shape = variable.shape;
+    const absl::Span<const float> values = parameters.subspan(
+        static_cast<size_t>(variable.offset), static_cast<size_t>(variable.shape.num_elements()));
+    return {values.begin(), values.end()};
+  }
+  return {};
+}
+
+// An archive has the mean and the variance of Normalization layers among its weights. Writes them into the config of
+// those that were adapted: others have means of 0 and variances of 1. `model` has the layers of `document`.
+absl::Status TakeStatistics(const std::string& archive, const nn::Model& model, json& document) {
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<UnadaptedLayer> layers, FindUnadaptedLayers(document));
+  std::optional<std::vector<float>> parameters;
+  for (const UnadaptedLayer& layer : layers) {
+    if (layer.class_name != "Normalization") continue;
+    if (!parameters.has_value()) {
+      CAIRN_ASSIGN_OR_RETURN(parameters, LoadWeights(archive, model));
+    }
+    Shape shape;
+    const std::vector<double> mean = ValuesOf(absl::StrCat(layer.name, "/mean"), model, *parameters, shape);
+    const std::vector<double> variance =
+        ValuesOf(absl::StrCat(layer.name, "/variance"), model, *parameters, shape);
+    const auto all = [](const std::vector<double>& values, double usual) {
+      return absl::c_all_of(values, [usual](double value) { return value == usual; });
+    };
+    if (mean.empty() || variance.empty() || (all(mean, 0) && all(variance, 1))) continue;
+    (*layer.config)["mean"] = NestedList(mean, shape.dims());
+    (*layer.config)["variance"] = NestedList(variance, shape.dims());
+  }
+  return absl::OkStatus();
+}
+
+// The model of `document` with values of the right kind for layers that have none.
+absl::StatusOr<nn::Model> ReadWithPlaceholders(const TrainOptions& options, json document) {
+  const auto placeholders = FindUnadaptedLayers(document);
+  if (!placeholders.ok()) return Annotate(placeholders.status(), options.model);
+  AddPlaceholders(*placeholders);
+  return nn::Model::FromJson(document.dump(), options.model, InputSizesOf(options));
 }
 
 // The inputs that `layer` reads itself.
@@ -124,22 +174,18 @@ absl::Status Learn(const data::Dataset& dataset, const std::vector<Lesson>& less
 absl::StatusOr<AdaptedModel> AdaptModel(const TrainOptions& options) {
   const auto fault = [&](const absl::Status& status) { return Annotate(status, options.model); };
   CAIRN_ASSIGN_OR_RETURN(json document, ReadDocument(options.model));
-  json readable = document;
-  const auto placeholders = FindUnadaptedLayers(readable);
-  if (!placeholders.ok()) return fault(placeholders.status());
-  if (placeholders->empty())
+  CAIRN_ASSIGN_OR_RETURN(const nn::Model model, ReadWithPlaceholders(options, document));
+  if (HasWeights(options.model)) CAIRN_RETURN_IF_ERROR(TakeStatistics(options.model, model, document));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<UnadaptedLayer> layers, FindUnadaptedLayers(document));
+  if (layers.empty())
     return absl::InvalidArgumentError(
         absl::StrCat(options.model, ": every layer has what adapt() would find"));
-  AddPlaceholders(*placeholders);
-  CAIRN_ASSIGN_OR_RETURN(const nn::Model model,
-                         nn::Model::FromJson(readable.dump(), options.model, InputSizesOf(options)));
-  auto lessons = MakeLessons(*placeholders, model);
+  auto lessons = MakeLessons(layers, model);
   if (!lessons.ok()) return fault(lessons.status());
   CAIRN_ASSIGN_OR_RETURN(const data::TrainingData data, ReadData(options, model, *lessons));
   CAIRN_RETURN_IF_ERROR(Annotate(Learn(*data.train, *lessons), "--data_dir"));
 
   AdaptedModel adapted;
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<UnadaptedLayer> layers, FindUnadaptedLayers(document));
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto learned = (*lessons)[i].learner->Finish(*layers[i].config);
     if (!learned.ok()) return fault(Annotate(learned.status(), layers[i].Describe()));

@@ -18,9 +18,10 @@ struct AdaptedModel {
   std::vector<std::string> notes;  // "layer 'words' (TextVectorization): 1498 tokens"
 };
 
-// Reads `options.model`, which must be JSON, and `options.data` with the rules of training. Layers that have values
-// keep them. INVALID_ARGUMENT naming the file and the layer if no layer lacks them, if one does not read an input of
-// the model, or if what it learned does not fit its options.
+// Reads `options.model`, which must be JSON or a .keras archive, and `options.data` with the rules of training. Layers
+// that have values keep them; the JSON has none of the archive's other weights. INVALID_ARGUMENT naming the file and
+// the layer if no layer lacks them, if one does not read an input of the model, or if what it learned does not fit its
+// options.
 absl::StatusOr<AdaptedModel> AdaptModel(const TrainOptions& options);
 
 }  // namespace cairn::worker

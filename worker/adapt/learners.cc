@@ -147,22 +147,12 @@ class MomentsLearner final : public Learner {
     const std::vector<double> variances = moments_.Variances();
     if (absl::c_any_of(variances, [](double variance) { return !std::isfinite(variance); }))
       return absl::InvalidArgumentError("the training set has values that are infinite or no numbers");
-    size_t from = 0;
-    config["mean"] = Nested(means, 0, from);
-    from = 0;
-    config["variance"] = Nested(variances, 0, from);
+    config["mean"] = NestedList(means, moments_.shape().dims());
+    config["variance"] = NestedList(variances, moments_.shape().dims());
     return absl::StrCat("mean and variance of ", means.size(), means.size() == 1 ? " feature" : " features");
   }
 
  private:
-  // The numbers along the axes of the means from `axis` on, as Keras' lists.
-  json Nested(const std::vector<double>& numbers, int axis, size_t& from) const {
-    if (axis == moments_.shape().rank()) return static_cast<float>(numbers[from++]);
-    json list = json::array();
-    for (int64_t i = 0; i < moments_.shape()[axis]; ++i) list.push_back(Nested(numbers, axis + 1, from));
-    return list;
-  }
-
   Moments moments_;
 };
 
@@ -195,6 +185,15 @@ class IntervalsLearner final : public Learner {
 };
 
 }  // namespace
+
+json NestedList(absl::Span<const double> numbers, absl::Span<const int64_t> shape) {
+  if (shape.empty()) return static_cast<float>(numbers[0]);
+  json list = json::array();
+  const size_t each = numbers.size() / static_cast<size_t>(shape[0]);
+  for (size_t begin = 0; begin < numbers.size(); begin += each)
+    list.push_back(NestedList(numbers.subspan(begin, each), shape.subspan(1)));
+  return list;
+}
 
 std::unique_ptr<Learner> MakeLearner(const UnadaptedLayer& layer, const Shape& input) {
   if (layer.class_name == "IntegerLookup") return std::make_unique<IntegerLearner>();

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "common/core/tensor_view.h"
 #include "data/dataset.h"
@@ -26,6 +28,9 @@ class Learner {
   // tokens". INVALID_ARGUMENT if the values do not do.
   virtual absl::StatusOr<std::string> Finish(nlohmann::json& config) const = 0;
 };
+
+// The numbers of an array of this shape, as Keras' lists; one number if the shape is empty. No extent is 0.
+nlohmann::json NestedList(absl::Span<const double> numbers, absl::Span<const int64_t> shape);
 
 // `input`: the shape of an example of the input that the layer reads.
 std::unique_ptr<Learner> MakeLearner(const UnadaptedLayer& layer, const Shape& input);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
@@ -32,27 +33,36 @@ std::string TextOf(const json& object, const char* field) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// INVALID_ARGUMENT if a model within the model has such a layer: its inputs are not those of the data.
-absl::Status RefuseWithin(json& inner) {
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<UnadaptedLayer> layers, FindUnadaptedLayers(inner));
-  if (layers.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(layers[0].Describe(), ": is in a model within the model; call its adapt() in Keras"));
+// The name of a layer, or "" if the file has none.
+std::string NameOf(const json& layer) {
+  const auto config = layer.find("config");
+  const std::string name = config != layer.end() && config->is_object() ? TextOf(*config, "name") : "";
+  return name.empty() ? TextOf(layer, "name") : name;
 }
 
-absl::Status AppendLayers(json& model, std::vector<UnadaptedLayer>& layers) {
+// `outer`: the names of the models around `model`, each with a slash behind it.
+absl::Status AppendLayers(const std::string& outer, json& model, std::vector<UnadaptedLayer>& layers) {
   return ForEachLayer(model, [&](json& layer) -> absl::Status {
     if (!layer.is_object()) return absl::OkStatus();
-    if (IsModel(layer)) return RefuseWithin(layer);
+    if (IsModel(layer)) {
+      const size_t before = layers.size();
+      CAIRN_RETURN_IF_ERROR(AppendLayers(absl::StrCat(outer, NameOf(layer), "/"), layer, layers));
+      if (!NameOf(layer).empty() || layers.size() == before) return absl::OkStatus();
+      return absl::InvalidArgumentError(
+          absl::StrCat(layers[before].Describe(), ": is in a model within the model that has no name"));
+    }
     const std::string class_name = TextOf(layer, "class_name");
     const char* const field = FieldOf(class_name);
     if (field == nullptr) return absl::OkStatus();
     json& config = layer["config"];
     if (config.is_null()) config = json::object();
     if (!config.is_object() || !config.value(field, json()).is_null()) return absl::OkStatus();
-    UnadaptedLayer found{.name = TextOf(config, "name"), .class_name = class_name, .config = &config};
-    if (found.name.empty()) found.name = TextOf(layer, "name");
-    if (found.name.empty()) found.name = absl::StrCat(class_name, " ", layers.size() + 1);
+    std::string name = NameOf(layer);
+    if (name.empty()) name = absl::StrCat(class_name, " ", layers.size() + 1);
+    UnadaptedLayer found{.name = absl::StrCat(outer, name),
+                         .own_name = std::move(name),
+                         .class_name = class_name,
+                         .config = &config};
     if (absl::c_any_of(layers, [&](const auto& other) { return other.Describe() == found.Describe(); }))
       return absl::InvalidArgumentError(absl::StrCat("has two times a ", found.Describe()));
     layers.push_back(std::move(found));
@@ -91,14 +101,14 @@ std::string UnadaptedLayer::Describe() const {
 
 absl::StatusOr<std::vector<UnadaptedLayer>> FindUnadaptedLayers(json& model) {
   std::vector<UnadaptedLayer> layers;
-  CAIRN_RETURN_IF_ERROR(AppendLayers(model, layers));
+  CAIRN_RETURN_IF_ERROR(AppendLayers("", model, layers));
   return layers;
 }
 
 void AddPlaceholders(const std::vector<UnadaptedLayer>& layers) {
   for (const UnadaptedLayer& layer : layers) {
     json& config = *layer.config;
-    config["name"] = layer.name;
+    config["name"] = layer.own_name;
     if (layer.class_name == "Normalization") continue;  // its statistics are variables
     if (layer.class_name == "Discretization") {
       config["bin_boundaries"] = UsualBoundaries(config.value("num_bins", json()));

@@ -35,19 +35,6 @@ ModelFileKind KindOf(absl::string_view bytes) {
   return absl::StartsWith(bytes, kHdf5Magic) ? ModelFileKind::kHdf5 : ModelFileKind::kText;
 }
 
-absl::StatusOr<nn::Model> ReadArchive(const std::string& path, const nn::InputSizes& sizes) {
-  CAIRN_ASSIGN_OR_RETURN(const data::ZipFile archive, data::ZipFile::Open(path));
-  CAIRN_ASSIGN_OR_RETURN(const data::SharedBytes config,
-                         ReadMember(archive, path, kConfigMember, kMaxConfigBytes));
-  if (archive.Has(kMetadataMember))
-    CAIRN_RETURN_IF_ERROR(ReadMember(archive, path, kMetadataMember, kMaxConfigBytes));
-  const std::string name = absl::StrCat(path, "/", kConfigMember);
-  if (!MayHaveVocabularies(TextOf(config))) return nn::Model::FromJson(TextOf(config), name, sizes);
-  CAIRN_ASSIGN_OR_RETURN(json model, ParseJson(TextOf(config), name));
-  CAIRN_RETURN_IF_ERROR(AddVocabularies(archive, path, model));
-  return nn::Model::FromJson(model.dump(), name, sizes);
-}
-
 absl::StatusOr<nn::Model> ReadJsonFile(const std::string& path, const nn::InputSizes& sizes) {
   CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   if (MayHaveVocabularies(text)) {
@@ -120,9 +107,24 @@ absl::StatusOr<data::SharedBytes> ReadMember(const data::ZipFile& archive, const
   return bytes;
 }
 
+absl::StatusOr<std::string> ReadArchiveText(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const data::ZipFile archive, data::ZipFile::Open(path));
+  CAIRN_ASSIGN_OR_RETURN(const data::SharedBytes config,
+                         ReadMember(archive, path, kConfigMember, kMaxConfigBytes));
+  if (archive.Has(kMetadataMember))
+    CAIRN_RETURN_IF_ERROR(ReadMember(archive, path, kMetadataMember, kMaxConfigBytes));
+  if (!MayHaveVocabularies(TextOf(config))) return std::string(TextOf(config));
+  CAIRN_ASSIGN_OR_RETURN(json model, ParseJson(TextOf(config), absl::StrCat(path, "/", kConfigMember)));
+  CAIRN_RETURN_IF_ERROR(AddVocabularies(archive, path, model));
+  return model.dump();
+}
+
 absl::StatusOr<nn::Model> ReadModelFile(const std::string& path, const nn::InputSizes& sizes) {
   CAIRN_ASSIGN_OR_RETURN(const ModelFileKind kind, KindOfModelFile(path));
-  if (kind == ModelFileKind::kKerasArchive) return ReadArchive(path, sizes);
+  if (kind == ModelFileKind::kKerasArchive) {
+    CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadArchiveText(path));
+    return nn::Model::FromJson(text, absl::StrCat(path, "/", kConfigMember), sizes);
+  }
   if (kind == ModelFileKind::kText) return ReadJsonFile(path, sizes);
   CAIRN_ASSIGN_OR_RETURN(data::SharedBytes bytes, data::ReadFileBytes(path));
   return ReadHdf5(std::move(bytes), path, sizes);

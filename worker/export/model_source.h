@@ -30,6 +30,10 @@ absl::StatusOr<data::SharedBytes> ReadMember(const data::ZipFile& archive, const
                                              const std::string& member,
                                              int64_t max_bytes = data::kMaxArrayBytes);
 
+// The JSON of the model in the .keras archive `path`, with the vocabularies that the archive has for its layers. Errors
+// name the archive and the member.
+absl::StatusOr<std::string> ReadArchiveText(const std::string& path);
+
 // The network that `path` describes, with the settings of compile() if the file has them. Returns
 // Model::FromJson()'s errors, and INVALID_ARGUMENT for a damaged file or an .h5 that holds only weights. All
 // errors name the file. `sizes` fix those of the inputs that the file leaves open.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -74,6 +75,11 @@ absl::StatusOr<json> TokensOf(absl::string_view text, const json& layer) {
   return tokens;
 }
 
+// Whether `token` of a layer's vocabulary stands for masked values or for those outside of the vocabulary.
+bool IsSpecial(const json& token, const json& config) {
+  return token == config.value("mask_token", json("")) || token == config.value("oov_token", json("[UNK]"));
+}
+
 // The idf_weights in model.weights.h5, as an object: {"layers/string_lookup": [0.5, 1]}.
 absl::StatusOr<std::string> ReadIdfWeights(data::SharedBytes bytes) {
   constexpr absl::string_view kName = "/vars/idf_weights";
@@ -117,7 +123,9 @@ class ArchiveReader {
         CAIRN_ASSIGN_OR_RETURN(const auto bytes, ReadMember(archive_, path_, member, kMaxVocabularyBytes));
         auto tokens = TokensOf(TextIn(bytes), layer);
         if (!tokens.ok()) return Annotate(tokens.status(), absl::StrCat(path_, ": ", member));
-        config["vocabulary"] = *std::move(tokens);
+        // A layer that was not adapted has a file of its special tokens.
+        if (!absl::c_all_of(*tokens, [&](const json& token) { return IsSpecial(token, config); }))
+          config["vocabulary"] = *std::move(tokens);
       }
       if (config.value("output_mode", json()) == "tf_idf" && config.value("idf_weights", json()).is_null()) {
         CAIRN_RETURN_IF_ERROR(ReadWeights());

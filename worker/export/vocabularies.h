@@ -15,8 +15,8 @@ namespace cairn::worker {
 bool MayHaveVocabularies(absl::string_view json);
 
 // Adds the vocabularies and idf_weights of `archive`, which was opened from `path`, to the config of the layers that
-// have none. Layers that the archive has none for are left as they are. INVALID_ARGUMENT naming the member that is
-// damaged.
+// have none. Layers that the archive has none for, or only special tokens, are left as they are. INVALID_ARGUMENT
+// naming the member that is damaged.
 absl::Status AddVocabularies(const data::ZipFile& archive, const std::string& path, nlohmann::json& model);
 
 // Replaces vocabularies that are names of text files, relative to the folder of the model file `path`, by the tokens in

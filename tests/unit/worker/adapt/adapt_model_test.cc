@@ -11,9 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/core/files.h"
+#include "data/array/zip_file.h"
 #include "nn/model.h"
 #include "tests/support/source_dir.h"
 #include "tests/unit/data/data_files.h"
+#include "worker/export/model_source.h"
 
 namespace cairn::worker {
 namespace {
@@ -145,13 +147,62 @@ TEST_F(AdaptModelTest, RefusesWhatCannotBeLearned) {
   layers.insert(layers.begin() + 1, json{{"class_name", "Rescaling"}, {"config", {{"scale", 2}}}});
   EXPECT_THAT(FaultOf(model, "a,label\n1,0\n"),
               HasSubstr("layer 'norm' (Normalization): reads no input of the model"));
-  const json inner = {
-      {"class_name", "Sequential"},
-      {"name", "inner"},
-      {"config", {{"name", "inner"}, {"layers", numbers("Normalization", {})["config"]["layers"]}}}};
+  json inner = {{"class_name", "Sequential"},
+                {"config", {{"layers", numbers("Normalization", {{"name", "n"}})["config"]["layers"]}}}};
   model["config"]["layers"] = {layers[0], inner};
   EXPECT_THAT(FaultOf(model, "a,label\n1,0\n"),
-              HasSubstr("is in a model within the model; call its adapt() in Keras"));
+              HasSubstr("layer '/n' (Normalization): is in a model within the model that has no name"));
+}
+
+// The archives are those of keras_adapt/make_archives.py, which prints the values.
+class AdaptArchiveTest : public AdaptModelTest {
+ protected:
+  absl::StatusOr<AdaptedModel> AdaptFile(const std::string& path) {
+    EXPECT_TRUE(WriteFileAtomically(dir_ / "train.csv",
+                                    "city,size,label\noslo,3,0\nrome,5,0\noslo,-1,0\nbern,0.5,0\n")
+                    .ok());
+    TrainOptions options;
+    options.model = path;
+    options.data.path = dir_.path();
+    return AdaptModel(options);
+  }
+  static void ExpectValuesOfKeras(const AdaptedModel& adapted) {
+    EXPECT_THAT(adapted.notes,
+                ElementsAre("layer 'embedded/cities' (StringLookup): 3 tokens",
+                            "layer 'scaled/norm' (Normalization): mean and variance of 1 feature"));
+    for (const json& layer : json::parse(adapted.json)["config"]["layers"]) {
+      if (layer["config"]["name"] == "embedded") {
+        EXPECT_EQ(layer["config"]["layers"][1]["config"]["vocabulary"], json({"oslo", "rome", "bern"}));
+      } else if (layer["config"]["name"] == "scaled") {
+        EXPECT_EQ(layer["config"]["layers"][1]["config"]["mean"], json({1.875}));
+        EXPECT_EQ(layer["config"]["layers"][1]["config"]["variance"], json({5.296875}));
+      }
+    }
+    EXPECT_TRUE(nn::Model::FromJson(adapted.json, "adapted").ok());
+  }
+};
+
+TEST_F(AdaptArchiveTest, LayersOfModelsWithinTheModelLearnWhatKerasLearns) {
+  const auto adapted = AdaptFile(InSource("tests/support/data/keras_adapt/nested.keras"));
+  ASSERT_TRUE(adapted.ok()) << adapted.status();
+  ExpectValuesOfKeras(*adapted);
+  const auto zip = data::ZipFile::Open(InSource("tests/support/data/keras_adapt/nested.keras"));
+  ASSERT_TRUE(zip.ok()) << zip.status();
+  const auto config = ReadMember(*zip, "nested.keras", kConfigMember);
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_TRUE(WriteFileAtomically(dir_ / "model.json",
+                                  {reinterpret_cast<const char*>(config->data()), config->size()})
+                  .ok());
+  const auto from_json = AdaptFile(dir_ / "model.json");
+  ASSERT_TRUE(from_json.ok()) << from_json.status();
+  ExpectValuesOfKeras(*from_json);
+}
+
+TEST_F(AdaptArchiveTest, ValuesOfTheArchiveAreKept) {
+  EXPECT_THAT(
+      std::string(
+          AdaptFile(InSource("tests/support/data/keras_adapt/nested_adapted.keras")).status().message()),
+      HasSubstr("every layer has what adapt() would find"));
 }
 
 }  // namespace
