@@ -46,8 +46,8 @@ void CompareTrainingSets(const v1::TrainingSet& here, const v1::TrainingSet& the
           absl::StrJoin(there.example_shape(), "x"), differences);
   Compare("targets", here.targets(), there.targets(), differences);
   if (differences->size() > before) return;  // the digests differ too, but add no information
-  Compare("contents of the training data (or --input_scale), by digest", here.sha256().substr(0, 12),
-          there.sha256().substr(0, 12), differences);
+  Compare("contents of the training data (or --input_scale, --bucket_boundaries), by digest",
+          here.sha256().substr(0, 12), there.sha256().substr(0, 12), differences);
 }
 
 // The settings of an optimizer's configuration, by name: "learning_rate", "schedule decay_steps".

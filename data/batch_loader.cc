@@ -1,5 +1,6 @@
 #include "data/batch_loader.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -10,7 +11,7 @@
 namespace cairn::data {
 
 BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, int depth,
-                         TraceRecorder* trace)
+                         TraceRecorder* trace, const LengthBuckets* buckets)
     : sampler_(sampler),
       dataset_(dataset),
       augmentation_(dataset.augmentation()),
@@ -18,7 +19,8 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, 
       batches_per_epoch_(sampler_.batches_per_epoch()),
       batch_size_(sampler.batch_size),
       depth_(depth),
-      trace_(trace) {
+      trace_(trace),
+      buckets_(buckets) {
   CAIRN_CHECK(sampler.num_examples == dataset.size());
   CAIRN_CHECK(depth >= 1);
   const std::vector<InputSpec> specs = dataset.input_specs();
@@ -161,6 +163,25 @@ void BatchLoader::Fill(const Piece& piece, Batch& batch) {
     const absl::Span<const float> weights = dataset_.WeightsOf(examples[row]);
     std::copy(weights.begin(), weights.end(), batch.weights.data() + row * weights.size());
   }
+  batch.num_targets = dataset_.num_targets();
+  batch.num_weights = dataset_.weights_per_example();
+  if (buckets_ != nullptr && !examples.empty()) CutToBucket(batch);
+}
+
+void BatchLoader::CutToBucket(Batch& batch) const {
+  uint8_t longest = 0;
+  for (const uint32_t example : batch.rows) longest = std::max(longest, buckets_->bucket_of[example]);
+  if (longest + size_t{1} == buckets_->forms.size()) return;
+  const BucketForm& form = buckets_->forms[longest];
+  const auto first = [&](AlignedBuffer& all, int64_t each) {
+    return all.span().first(batch.rows.size() * static_cast<size_t>(each));
+  };
+  Cut(form, batch.examples,
+      {.inputs = batch.inputs,
+       .targets = first(batch.targets, batch.num_targets),
+       .weights = first(batch.weights, batch.num_weights)});
+  batch.num_targets = form.num_targets();
+  batch.num_weights = form.weights;
 }
 
 }  // namespace cairn::data

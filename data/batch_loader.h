@@ -17,6 +17,7 @@
 #include "common/trace/trace.h"
 #include "data/dataset.h"
 #include "data/input_rows.h"
+#include "data/length_buckets.h"
 #include "data/sampler.h"
 
 namespace cairn::data {
@@ -39,16 +40,19 @@ struct Batch {
   // In each buffer the first `examples` rows are valid.
   InputRows inputs;       // [batch_size, Dataset::input_specs()]
   AlignedBuffer targets;  // [batch_size, num_targets]
-  AlignedBuffer weights;  // [batch_size, weights_per_example]; empty if every example weighs 1
+  AlignedBuffer weights;  // [batch_size, num_weights]; empty if every example weighs 1
+  // Floats of an example. With buckets, those of the longest bucket of the batch's examples.
+  int64_t num_targets = 0, num_weights = 0;
 };
 
 class BatchLoader {
  public:
   // `dataset` must outlive the loader. `sampler` must be valid and sample `dataset.size()` examples. Keeps up
-  // to `depth` batches ready (at least 1; memory: depth + 1 batches). `trace` may be null, and must outlive
-  // the loader. Throws OutOfMemory.
+  // to `depth` batches ready (at least 1; memory: depth + 1 batches). `trace` and `buckets` may be null, and must
+  // outlive the loader. With buckets, whose bucket_of the sampler has, a batch has the form of the longest bucket of
+  // its examples. Throws OutOfMemory.
   BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, int depth = 2,
-              TraceRecorder* trace = nullptr);
+              TraceRecorder* trace = nullptr, const LengthBuckets* buckets = nullptr);
   // Waits for the batch being prepared, if any.
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
@@ -91,6 +95,8 @@ class BatchLoader {
   // Returns the batch of `piece`.
   const Batch& Next(const Piece& piece, absl::Span<const Piece> ahead) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fill(const Piece& piece, Batch& batch);
+  // Cuts the batch to the form of its examples.
+  void CutToBucket(Batch& batch) const;
 
   Sampler sampler_;  // used only by the loader's thread
   Batch current_;    // the last result of Next(); used only by the caller
@@ -103,6 +109,7 @@ class BatchLoader {
   const int64_t batch_size_;
   const int depth_;
   TraceRecorder* const trace_;
+  const LengthBuckets* const buckets_;
   std::vector<absl::Span<const float>> buffers_;
 
   Mutex mutex_;

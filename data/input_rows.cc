@@ -1,6 +1,7 @@
 #include "data/input_rows.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace cairn::data {
@@ -27,6 +28,7 @@ InputRows::InputRows(absl::Span<const InputSpec> specs, int64_t rows) : specs_(s
 }
 
 absl::Span<const MutableTensorView> InputRows::Row(int64_t row) {
+  if (row == 0) cut_.clear();
   for (size_t i = 0; i < specs_.size(); ++i) {
     int64_t bytes = row * RowBytes(specs_[i]);
     if (specs_[i].ragged) {
@@ -48,6 +50,18 @@ void InputRows::MakeRoom(AlignedBuffer& buffer, int64_t used_bytes, int64_t more
   buffer = std::move(larger);
 }
 
+void InputRows::Cut(int64_t rows, absl::Span<const Shape> shapes) {
+  cut_.assign(shapes.begin(), shapes.end());
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    const int64_t whole = RowBytes(specs_[i]), kept = shapes[i].num_elements() * BytesOf(specs_[i].dtype);
+    char* const bytes = reinterpret_cast<char*>(buffers_[i].data());
+    if (kept == whole) continue;
+    for (int64_t row = 1; row < rows; ++row) {
+      std::memmove(bytes + row * kept, bytes + row * whole, static_cast<size_t>(kept));
+    }
+  }
+}
+
 TensorViews InputRows::First(int64_t rows) const {
   TensorViews first;
   for (size_t i = 0; i < specs_.size(); ++i) {
@@ -57,7 +71,7 @@ TensorViews InputRows::First(int64_t rows) const {
       continue;
     }
     Shape shape = {rows};
-    for (const int64_t extent : specs_[i].shape.dims()) shape.Append(extent);
+    for (const int64_t extent : (cut_.empty() ? specs_[i].shape : cut_[i]).dims()) shape.Append(extent);
     first.push_back({specs_[i].dtype, std::move(shape), buffers_[i].data()});
   }
   return first;

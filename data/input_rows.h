@@ -31,6 +31,9 @@ class InputRows {
   // there are ragged inputs, rows must be written in their order, from 0 on; their memory grows as needed, so it may
   // move, and OutOfMemory may be thrown.
   absl::Span<const MutableTensorView> Row(int64_t row);
+  // Cuts the first `rows` rows, which have the shapes of the specs, to `shapes` [input], of which some have a smaller
+  // first axis, so that they lie one after another. Inputs must not be ragged. Row(0) ends this.
+  void Cut(int64_t rows, absl::Span<const Shape> shapes);
   // [input] The first `rows` rows: [rows, shape].
   TensorViews First(int64_t rows) const;
   // [input] All of the memory.
@@ -41,6 +44,7 @@ class InputRows {
   static void MakeRoom(AlignedBuffer& buffer, int64_t used_bytes, int64_t more_bytes);
 
   std::vector<InputSpec> specs_;
+  std::vector<Shape> cut_;  // [input] after Cut(); else empty
   std::vector<AlignedBuffer> buffers_;
   std::vector<std::vector<int64_t>> row_splits_;  // [input] [rows + 1]; empty: not ragged
   std::vector<MutableTensorView> row_;            // the last result of Row()

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/random.h"
 #include "common/core/status.h"
+#include "data/length_buckets.h"
 
 namespace cairn::data {
 namespace {
@@ -83,7 +84,12 @@ void Sampler::Order(int64_t epoch) {
   } else if (order_.empty()) {
     order_.resize(static_cast<size_t>(options_.num_examples));
     std::iota(order_.begin(), order_.end(), 0u);
+  } else {
+    cached_epoch_ = epoch;
+    return;
   }
+  if (!options_.bucket_of.empty())
+    order_ = GroupByBucket(order_, options_.bucket_of, options_.batch_size * options_.num_workers);
   cached_epoch_ = epoch;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 
 namespace cairn::data {
 
@@ -32,6 +33,9 @@ struct SamplerOptions {
   bool shuffle = true;
   uint64_t seed = 0;
   Tail tail = Tail::kExact;
+  // [example] The bucket of its length (length_buckets.h), borrowed. Not empty: the order of an epoch is such that the
+  // workers' batches of one index together have examples of one bucket, but for the last batches of the epoch.
+  absl::Span<const uint8_t> bucket_of{};
 };
 
 // INVALID_ARGUMENT for invalid combinations of flags and data: no examples, more than 2^31 examples, a batch

@@ -29,6 +29,21 @@ BatchView BatchView::Part(int64_t begin, int64_t count) const {
           .input_gradients = std::move(gradients)};
 }
 
+const Model& ModelFor(const Model& model, const BatchView& batch) {
+  const auto fits = [&batch](const Model& shorter) {
+    for (size_t i = 0; i < batch.inputs.size(); ++i) {
+      const ModelInput& input = shorter.inputs()[i];
+      const TensorView& given = batch.inputs[i];
+      if (input.ragged || given.ragged()) continue;
+      if (given.shape.rank() == 0 || given.shape.row_elements() != input.shape.num_elements()) return false;
+    }
+    return true;
+  };
+  if (batch.inputs.size() != model.inputs().size()) return model;
+  const auto found = std::find_if(model.shorter().begin(), model.shorter().end(), fits);
+  return found == model.shorter().end() ? model : *found;
+}
+
 int64_t InputFloats(const ModelInput& input, int64_t examples) {
   return kernels::TensorDesc{.shape = {examples, input.shape.num_elements()}, .type = input.dtype}
       .num_floats();
@@ -68,8 +83,9 @@ absl::Status CheckInputs(const Model& model, const BatchView& batch) {
 
 }  // namespace
 
-absl::Status CheckBatch(const Model& model, const Objective& objective, absl::Span<const float> parameters,
+absl::Status CheckBatch(const Model& whole, const Objective& objective, absl::Span<const float> parameters,
                         const BatchView& batch) {
+  const Model& model = ModelFor(whole, batch);
   CAIRN_RETURN_IF_ERROR(CheckInputs(model, batch));
   const int64_t targets = objective.TargetsPerExample(model), weights = objective.WeightsPerExample(model);
   if (batch.examples < 0 || static_cast<int64_t>(batch.targets.size()) != batch.examples * targets ||

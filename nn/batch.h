@@ -48,6 +48,9 @@ struct BatchResult {
   absl::Span<const absl::Span<const float>> row_gradients{};
 };
 
+// `model`, or the one of model.shorter() whose inputs have the shapes of the batch.
+const Model& ModelFor(const Model& model, const BatchView& batch);
+
 // The memory of a model's input for `examples` examples, in units of a float.
 int64_t InputFloats(const ModelInput& input, int64_t examples);
 

@@ -20,6 +20,7 @@ struct ShapeField {
   json* shape;
   size_t batch_axes;  // 1 if the shape begins with the batch, otherwise 0
 
+  bool has_open_length() const { return shape->size() > batch_axes && IsNull((*shape)[batch_axes]); }
   bool open() const { return std::any_of(shape->begin() + begin(), shape->end(), IsNull); }
   std::ptrdiff_t begin() const { return static_cast<std::ptrdiff_t>(batch_axes); }
   static bool IsNull(const json& size) { return size.is_null(); }
@@ -93,6 +94,24 @@ absl::Status SetShape(const std::vector<int64_t>& shape, absl::string_view sourc
   return absl::OkStatus();
 }
 
+void Cut(json& size, int64_t max_length) {
+  if (size.is_number_integer() && size > max_length) size = max_length;
+}
+
+// Cuts the ids that layers of the model make of texts.
+void CutTexts(json& model, int64_t max_length) {
+  if (!model.is_object() || !model.contains("config")) return;
+  json& config = model["config"];
+  json& layers = config.is_object() && config.contains("layers") ? config["layers"] : config;
+  if (!layers.is_array()) return;
+  for (json& layer : layers) {
+    if (!layer.is_object() || layer.value("class_name", json()) != "TextVectorization") continue;
+    if (!layer.contains("config") || !layer["config"].is_object()) continue;
+    json& of_layer = layer["config"];
+    if (of_layer.contains("output_sequence_length")) Cut(of_layer["output_sequence_length"], max_length);
+  }
+}
+
 // The shape of examples in the data for an input of `axes` axes. The last may be missing in gray images.
 std::vector<int64_t> WithChannel(const Shape& in_data, size_t axes) {
   std::vector<int64_t> shape(in_data.dims().begin(), in_data.dims().end());
@@ -131,6 +150,7 @@ absl::Status SetInputSizes(const InputSizes& sizes, json& model) {
   CAIRN_RETURN_IF_ERROR(CheckNames(sizes, inputs));
   std::optional<absl::StatusOr<Shape>> in_data;
   for (ShapeField& field : fields) {
+    const bool cut = sizes.max_length > 0 && field.has_open_length();
     auto given = sizes.given.find(field.input);
     if (given == sizes.given.end()) given = sizes.given.find("");
     if (given != sizes.given.end()) {
@@ -145,7 +165,9 @@ absl::Status SetInputSizes(const InputSizes& sizes, json& model) {
       CAIRN_RETURN_IF_ERROR(
           SetShape(WithChannel(**in_data, field.shape->size() - field.batch_axes), sizes.data_source, field));
     }
+    if (cut) Cut((*field.shape)[field.batch_axes], sizes.max_length);
   }
+  if (sizes.max_length > 0) CutTexts(model, sizes.max_length);
   return absl::OkStatus();
 }
 

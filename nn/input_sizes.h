@@ -23,6 +23,9 @@ struct InputSizes {
   // are not given. May be empty.
   std::function<absl::StatusOr<Shape>()> in_data{};
   std::string data_source = "--data_dir";  // of in_data, for messages
+  // Above 0: first axes that the file leaves open, and the ids of texts (output_sequence_length), have at most this
+  // size.
+  int64_t max_length = 0;
 };
 
 // Parses "224,224,3", or with the names of several inputs "image:224,224,3,mask:224,224,1".

@@ -353,14 +353,29 @@ absl::Span<const float> ColumnsOf(absl::Span<const float> values, int64_t exampl
   return memory;
 }
 
-// Leaves the rows out of the metric that the loss with these parameters leaves out.
-void LeaveOutRows(const kernels::LossParams& params, const ModelOutput& output, MetricSpec& spec) {
-  if (!params.leaves_out_rows()) return;
-  spec.params.rows_per_example = 1;
-  LeftOutRows& left_out = spec.left_out.emplace();
+MetricPlaces PlacesOf(const Objective& objective, size_t loss, const Model& model) {
+  const ModelOutput& output = model.outputs()[objective.losses()[loss].output];
+  const kernels::LossParams params = objective.ParamsOf(loss, model, 1);
+  MetricPlaces places = {.outputs_per_example = model.output_shape().num_elements()};
+  if (model.joining_nodes() > 0) {
+    places.outputs = {.first = output.begin, .count = params.outputs_per_example()};
+    places.targets = {.first = objective.FirstTarget(loss, model), .count = params.targets_per_example()};
+  }
+  if (!params.leaves_out_rows()) return places;
+  LeftOutRows& left_out = places.left_out.emplace();
   left_out.rows_per_example = params.rows_per_example;
   if (params.masked) left_out.first_mask = output.begin + params.outputs_per_example();
   if (params.ignore_class.has_value()) left_out.label = static_cast<float>(*params.ignore_class);
+  return places;
+}
+
+// The places of a batch with these outputs.
+const MetricPlaces& PlacesFor(const MetricSpec& spec, const BatchView& batch, const BatchResult& result) {
+  if (batch.examples == 0) return spec.places;
+  const auto width = static_cast<int64_t>(result.outputs.size()) / batch.examples;
+  const auto found = absl::c_find_if(
+      spec.shorter, [width](const MetricPlaces& places) { return places.outputs_per_example == width; });
+  return found == spec.shorter.end() ? spec.places : *found;
 }
 
 }  // namespace
@@ -414,13 +429,10 @@ absl::StatusOr<std::vector<MetricSpec>> MetricsOf(absl::Span<const CompiledMetri
     const kernels::LossParams params = objective.ParamsOf(i, model, 1);
     for (MetricSpec& spec : *specs) {
       if (objective.several_outputs()) spec.name = absl::StrCat(output.name, "_", spec.name);
-      if (model.joining_nodes() > 0) {
-        spec.outputs = {.first = output.begin, .count = params.outputs_per_example()};
-        spec.targets = {.first = part.first_target, .count = params.targets_per_example()};
-      }
       // Each row is then an example of the metric: the sums over all of them are those that Keras divides.
-      if (params.row_weights && spec.weighted) spec.params.rows_per_example = 1;
-      LeaveOutRows(params, output, spec);
+      if (params.leaves_out_rows() || (params.row_weights && spec.weighted)) spec.params.rows_per_example = 1;
+      spec.places = PlacesOf(objective, i, model);
+      for (const Model& shorter : model.shorter()) spec.shorter.push_back(PlacesOf(objective, i, shorter));
       all.push_back(std::move(spec));
     }
   }
@@ -459,28 +471,27 @@ MetricSet::MetricSet(absl::Span<const MetricSpec> specs) {
   }
 }
 
-MetricSet::Arguments MetricSet::ArgumentsOf(const MetricSpec& spec, const BatchView& batch,
+MetricSet::Arguments MetricSet::ArgumentsOf(const MetricPlaces& places, const BatchView& batch,
                                             absl::Span<const float> outputs) {
   Arguments arguments = {outputs, batch.targets, batch.weights};
-  if (spec.outputs.count > 0) {
-    arguments.outputs = ColumnsOf(outputs, batch.examples, spec.outputs, outputs_);
-    arguments.targets = ColumnsOf(batch.targets, batch.examples, spec.targets, targets_);
+  if (places.outputs.count > 0) {
+    arguments.outputs = ColumnsOf(outputs, batch.examples, places.outputs, outputs_);
+    arguments.targets = ColumnsOf(batch.targets, batch.examples, places.targets, targets_);
   }
-  if (!spec.left_out.has_value()) return arguments;
-  return KeepRows(*spec.left_out, batch.examples, outputs, arguments);
+  if (!places.left_out.has_value()) return arguments;
+  return KeepRows(*places.left_out, batch.examples, outputs, arguments);
 }
 
 void MetricSet::Update(const BatchView& batch, const BatchResult& result) {
   loss_ += result.sums;
   Arguments arguments;
-  const MetricSpec* made_for = nullptr;  // the metric that has these arguments
+  const MetricPlaces* made_for = nullptr;  // where these arguments are
   for (Entry& entry : entries_) {
     if (entry.metric == nullptr) continue;
     const MetricSpec& spec = entry.spec;
-    const bool same = made_for != nullptr && made_for->outputs == spec.outputs &&
-                      made_for->targets == spec.targets && made_for->left_out == spec.left_out;
-    if (!same) arguments = ArgumentsOf(spec, batch, result.outputs);
-    made_for = &spec;
+    const MetricPlaces& places = PlacesFor(spec, batch, result);
+    if (made_for == nullptr || *made_for != places) arguments = ArgumentsOf(places, batch, result.outputs);
+    made_for = &places;
     entry.metric->Update(arguments.outputs, arguments.targets,
                          spec.weighted ? arguments.weights : absl::Span<const float>());
   }

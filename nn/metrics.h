@@ -41,6 +41,14 @@ struct LeftOutRows {
   friend bool operator==(const LeftOutRows&, const LeftOutRows&) = default;
 };
 
+// The places of the numbers that a metric reads in the outputs and targets of an example.
+struct MetricPlaces {
+  int64_t outputs_per_example = 0;  // of all outputs, and their masks
+  Columns outputs{}, targets{};
+  std::optional<LeftOutRows> left_out{};
+  friend bool operator==(const MetricPlaces&, const MetricPlaces&) = default;
+};
+
 struct MetricSpec {
   std::string name{};  // displayed name: "accuracy", "top_k_categorical_accuracy"
   // False if the examples' weights are ignored, as for all of compile()'s `metrics`.
@@ -49,8 +57,8 @@ struct MetricSpec {
   MetricParams params{};
   // Which direction is an improvement, as Keras' callbacks decide it.
   Better better = Better::kHigher;
-  Columns outputs{}, targets{};
-  std::optional<LeftOutRows> left_out{};
+  MetricPlaces places{};
+  std::vector<MetricPlaces> shorter{};  // [Model::shorter()]
   // Without `make`: the mean of this loss of the objective.
   size_t loss = 0;
 };
@@ -88,7 +96,7 @@ class MetricSet {
   };
   // Those of a metric, and of the rows of `from` that are not left out; in memory of this object, valid until the next
   // call. `outputs` and `all_outputs`: those of the model.
-  Arguments ArgumentsOf(const MetricSpec& spec, const BatchView& batch, absl::Span<const float> outputs);
+  Arguments ArgumentsOf(const MetricPlaces& places, const BatchView& batch, absl::Span<const float> outputs);
   Arguments KeepRows(const LeftOutRows& left_out, int64_t examples, absl::Span<const float> all_outputs,
                      const Arguments& from);
 

@@ -138,6 +138,13 @@ class Model {
   // same model.
   const std::string& canonical_json() const { return canonical_json_; }
 
+  // The same network for shorter sequences: the same variables, inputs and outputs, of which some have a shorter first
+  // axis. In rising order of their lengths; empty unless AddShorter() added them. They have no shorter ones themselves.
+  const std::vector<Model>& shorter() const { return shorter_; }
+  // Adds one that is longer than those before. INVALID_ARGUMENT naming the variable, input or output that differs in
+  // more than the length, or if no input is shorter.
+  absl::Status AddShorter(Model shorter);
+
   // Initial values of all variables in the flat buffer's order [num_parameters()]. The values of a variable
   // depend only on (seed, its name).
   std::vector<float> InitialParameters(uint64_t seed) const;
@@ -157,6 +164,7 @@ class Model {
   std::vector<SummaryRow> rows_;
   CompileConfig compile_config_;
   std::string canonical_json_;
+  std::vector<Model> shorter_;
 };
 
 // The table of Keras' `model.summary()`, as Keras 3 prints it on a terminal of 80 columns.

@@ -38,7 +38,6 @@ absl::StatusOr<Objective> Objective::Create(const Model& model,
                                             absl::Span<const std::optional<LossSpec>> losses,
                                             absl::Span<const double> weights) {
   Objective objective({}, model.outputs().size() > 1);
-  int64_t targets = 0;
   for (size_t i = 0; i < losses.size(); ++i) {
     if (!losses[i].has_value()) continue;
     if (!std::isfinite(weights[i]) || weights[i] < 0) {
@@ -46,9 +45,7 @@ absl::StatusOr<Objective> Objective::Create(const Model& model,
                           absl::StrCat("loss_weights: ", weights[i], " is not a number of at least 0")),
                       model, i);
     }
-    objective.losses_.push_back(
-        {.output = i, .loss = *losses[i], .weight = weights[i], .first_target = targets});
-    targets += MakeLossParams(*losses[i], model.outputs()[i].shape, 1).targets_per_example();
+    objective.losses_.push_back({.output = i, .loss = *losses[i], .weight = weights[i]});
   }
   if (objective.losses_.empty()) return absl::InvalidArgumentError("loss: no output has a loss");
   CAIRN_RETURN_IF_ERROR(objective.CheckOutputs(model));
@@ -91,10 +88,13 @@ int64_t Objective::WeightsPerExample(const Model& model) const {
   return row_weights_ ? ParamsOf(0, model, 1).weights_per_example() : 1;
 }
 
-int64_t Objective::TargetsPerExample(const Model& model) const {
-  const OutputLoss& last = losses_.back();
-  return last.first_target +
-         MakeLossParams(last.loss, model.outputs()[last.output].shape, 1).targets_per_example();
+int64_t Objective::FirstTarget(size_t index, const Model& model) const {
+  int64_t first = 0;
+  for (size_t i = 0; i < index; ++i) {
+    const OutputLoss& part = losses_[i];
+    first += MakeLossParams(part.loss, model.outputs()[part.output].shape, 1).targets_per_example();
+  }
+  return first;
 }
 
 absl::Status Objective::CheckOutputs(const Model& model) const {

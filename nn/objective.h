@@ -19,12 +19,11 @@
 
 namespace cairn::nn {
 
-// The loss of one output. Targets of an example are those of the losses, one loss after another.
+// The loss of one output.
 struct OutputLoss {
   size_t output = 0;  // index in Model::outputs()
   LossSpec loss{};
   double weight = 1;
-  int64_t first_target = 0;  // the place of its first target in those of an example
 };
 
 // The contribution of examples to mean losses.
@@ -63,7 +62,9 @@ class Objective {
 
   // The loss number `index` for `batch` examples of `model`.
   kernels::LossParams ParamsOf(size_t index, const Model& model, int64_t batch) const;
-  int64_t TargetsPerExample(const Model& model) const;
+  // The place of the first target of this loss in those of an example: one loss after another.
+  int64_t FirstTarget(size_t index, const Model& model) const;
+  int64_t TargetsPerExample(const Model& model) const { return FirstTarget(losses_.size(), model); }
   // INVALID_ARGUMENT naming the loss and the output if a loss does not fit the output.
   absl::Status CheckOutputs(const Model& model) const;
 

@@ -81,7 +81,7 @@ class MirroredReplica final : public Replica {
       if (announced < 0) return on_gradient(announced);  // an input, which is not added up
       summed.Update(sum_->Tell(announced, on_gradient));
     });
-    auto joined = Join(begins);
+    auto joined = Join(begins, ModelFor(model_, batch));
     CAIRN_RETURN_IF_ERROR(joined.status());
     CAIRN_RETURN_IF_ERROR(summed);
     return joined;
@@ -97,7 +97,7 @@ class MirroredReplica final : public Replica {
           parameters, batch.Part(begins[index], begins[index + 1] - begins[index]));
     });
     gradient_queue.Await([](int) {});
-    return Join(begins);
+    return Join(begins, ModelFor(model_, batch));
   }
 
   // Pins for the first device. The memory is then pinned for all devices that copy from it.
@@ -133,8 +133,9 @@ class MirroredReplica final : public Replica {
     }
   }
 
-  absl::StatusOr<BatchResult> Join(const std::vector<int64_t>& begins) {
-    const int64_t floats = begins.back() * model_.output_shape().num_elements();
+  // `model`: that of the batch.
+  absl::StatusOr<BatchResult> Join(const std::vector<int64_t>& begins, const Model& model) {
+    const int64_t floats = begins.back() * model.output_shape().num_elements();
     if (floats > outputs_.size()) outputs_ = AlignedBuffer(floats);
     BatchResult joined = {.outputs = absl::MakeConstSpan(outputs_.data(), static_cast<size_t>(floats))};
     float* to = outputs_.data();

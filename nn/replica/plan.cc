@@ -64,7 +64,7 @@ absl::Status Plan::AddLosses(const Objective& objective) {
     losses_.push_back({.loss = std::move(loss),
                        .weight = part.weight,
                        .first_output = model_.outputs()[part.output].begin,
-                       .first_target = part.first_target});
+                       .first_target = objective.FirstTarget(i, model_)});
   }
   if (losses_.size() < model_.outputs().size()) {
     CAIRN_ASSIGN_OR_RETURN(no_gradient_,

@@ -34,8 +34,9 @@ struct PinnedInput {
   std::unique_ptr<kernels::PinnedMemory> pinned{};
 };
 
-// The plan and the buffers for one batch size.
+// The plan and the buffers for one batch size, and one length of sequences.
 struct Prepared {
+  const Model* model = nullptr;  // the replica's, or one of its shorter ones
   int64_t examples = 0;
   std::unique_ptr<Plan> plan;
   // [model input] The inputs, aligned for the device, and their addresses in the last call.
@@ -165,7 +166,7 @@ class DeviceReplica final : public Replica {
 
   void Unpin() override {
     static_cast<void>(device_.Synchronize());  // the caller that needs the result gets the error
-    for (auto& [examples, prepared] : prepared_) {
+    for (auto& [key, prepared] : prepared_) {
       if (prepared != nullptr) prepared->recording = nullptr;  // it contains addresses of pinned memory
     }
     pinned_.clear();
@@ -303,7 +304,8 @@ class DeviceReplica final : public Replica {
   }
 
   absl::StatusOr<Prepared*> PreparedFor(const BatchView& batch) {
-    std::unique_ptr<Prepared>& prepared = prepared_[batch.examples];
+    const Model& model = ModelFor(model_, batch);
+    std::unique_ptr<Prepared>& prepared = prepared_[{&model, batch.examples}];
     const bool pools = batch.row_bags != nullptr;
     if (pools && !pools_rows()) {
       return absl::InvalidArgumentError(absl::StrCat(device_.name(), " takes pooled rows, and no row_bags"));
@@ -312,7 +314,7 @@ class DeviceReplica final : public Replica {
       return absl::InvalidArgumentError("all batches of a replica, or none, have row_bags");
     }
     if (prepared == nullptr) {
-      auto made = CatchOutOfMemory("its buffers", [&] { return Prepare(batch); });
+      auto made = CatchOutOfMemory("its buffers", [&] { return Prepare(model, batch); });
       if (!made.ok()) {
         return Annotate(made.status(),
                         absl::StrCat("a batch of ", batch.examples, " examples on ", device_.name()));
@@ -322,25 +324,24 @@ class DeviceReplica final : public Replica {
     return prepared.get();
   }
 
-  absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const BatchView& batch) {
+  absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const Model& model, const BatchView& batch) {
     const int64_t examples = batch.examples;
-    CAIRN_ASSIGN_OR_RETURN(auto plan, Plan::Create(model_, objective_, device_, examples, trace_));
-    const int64_t targets = examples * objective_.TargetsPerExample(model_);
+    CAIRN_ASSIGN_OR_RETURN(auto plan, Plan::Create(model, objective_, device_, examples, trace_));
+    const int64_t targets = examples * objective_.TargetsPerExample(model);
     std::vector<DeviceCopy> inputs;
     const bool pools = batch.row_bags != nullptr;
-    for (const ModelInput& input : model_.inputs()) {
+    for (const ModelInput& input : model.inputs()) {
       const int64_t floats = pools && input.needs_gradient ? 0 : InputFloats(input, examples);
       CAIRN_ASSIGN_OR_RETURN(auto copy, DeviceCopy::Create(device_, floats, "inputs"));
       inputs.push_back(std::move(copy));
     }
     CAIRN_ASSIGN_OR_RETURN(auto device_targets, DeviceCopy::Create(device_, targets, "targets"));
     CAIRN_ASSIGN_OR_RETURN(
-        auto weights,
-        DeviceCopy::Create(device_, examples * objective_.WeightsPerExample(model_), "weights"));
-    auto prepared = std::make_unique<Prepared>(Prepared{examples, std::move(plan), std::move(inputs),
-                                                        std::vector<const float*>(model_.inputs().size()),
+        auto weights, DeviceCopy::Create(device_, examples * objective_.WeightsPerExample(model), "weights"));
+    auto prepared = std::make_unique<Prepared>(Prepared{&model, examples, std::move(plan), std::move(inputs),
+                                                        std::vector<const float*>(model.inputs().size()),
                                                         std::move(device_targets), std::move(weights)});
-    for (const ModelInput& input : model_.inputs()) {
+    for (const ModelInput& input : model.inputs()) {
       std::optional<InputGradient>& gradient = prepared->input_gradients.emplace_back();
       PinnedInput& pinned = prepared->pinned_inputs.emplace_back();
       if (!input.needs_gradient || pools) continue;
@@ -351,10 +352,10 @@ class DeviceReplica final : public Replica {
       CAIRN_ASSIGN_OR_RETURN(pinned.pinned, MakeStaging(floats, pinned.host));
     }
     if (pools) {
-      CAIRN_ASSIGN_OR_RETURN(prepared->rows, RowPool::Create(device_, model_, *batch.row_bags, examples));
+      CAIRN_ASSIGN_OR_RETURN(prepared->rows, RowPool::Create(device_, model, *batch.row_bags, examples));
     }
     CAIRN_ASSIGN_OR_RETURN(prepared->pinned_outputs,
-                           MakeStaging(examples * model_.output_shape().num_elements(), prepared->outputs));
+                           MakeStaging(examples * model.output_shape().num_elements(), prepared->outputs));
     return prepared;
   }
 
@@ -404,7 +405,7 @@ class DeviceReplica final : public Replica {
     if (device_.host_memory_is_device_memory()) return absl::OkStatus();
     return device_.CopyToHost(
         prepared.plan->output(), prepared.outputs.data(),
-        prepared.examples * model_.output_shape().num_elements() * int64_t{sizeof(float)});
+        prepared.examples * prepared.model->output_shape().num_elements() * int64_t{sizeof(float)});
   }
 
   absl::StatusOr<BatchResult> Result(const Prepared& prepared) {
@@ -412,9 +413,10 @@ class DeviceReplica final : public Replica {
     CAIRN_RETURN_IF_ERROR(device_.Synchronize());
     const float* const outputs =
         device_.host_memory_is_device_memory() ? prepared.plan->output() : prepared.outputs.data();
-    BatchResult result = {.sums = prepared.plan->sums(),
-                          .outputs = absl::MakeConstSpan(
-                              outputs, static_cast<size_t>(examples * model_.output_shape().num_elements()))};
+    BatchResult result = {
+        .sums = prepared.plan->sums(),
+        .outputs = absl::MakeConstSpan(
+            outputs, static_cast<size_t>(examples * prepared.model->output_shape().num_elements()))};
     result.sums.loss += prepared.plan->penalty() * static_cast<double>(examples);
     return result;
   }
@@ -442,9 +444,10 @@ class DeviceReplica final : public Replica {
   LossScale loss_scale_;
   // [variable] Set at each call, like the next member.
   std::vector<const float*> values_;
-  std::vector<float*> targets_;                            // [variable]
-  std::map<int64_t, std::unique_ptr<Prepared>> prepared_;  // [batch size]
-  // The forward pass whose activations are in the plan for its batch size.
+  std::vector<float*> targets_;  // [variable]
+  // [model of its length, batch size]
+  std::map<std::pair<const Model*, int64_t>, std::unique_ptr<Prepared>> prepared_;
+  // The forward pass whose activations are in its plan.
   std::optional<Forwarded> ahead_;
   // The last ForwardBackward().
   Prepared* last_ = nullptr;

@@ -1,6 +1,6 @@
 // A copy of a model on one device, which runs batches forward and backward. It is created once, and keeps ops
-// and activations for each batch size it meets (the full batch and the smaller last one). One thread at a
-// time.
+// and activations for each batch size it meets (the full batch and the smaller last one), and for each length of
+// sequences (Model::shorter()). One thread at a time.
 #pragma once
 
 #include <memory>

@@ -56,6 +56,66 @@ class TextsTest(IntegrationTest):
         self.assertGreater(self.metrics_of(EXAMPLES / "entities.json", "entities", "--epochs=3")["val_accuracy"],
                            by_word + 0.05)
 
+    def open_tagger(self, *replacements):
+        """The model of the example, with sequences of any length."""
+        text = (EXAMPLES / "entities.json").read_text()
+        for old, new in [('"batch_shape": [null, 24]', '"batch_shape": [null, null]'), *replacements]:
+            self.assertIn(old, text)
+            text = text.replace(old, new)
+        (self.directory / "tagger.json").write_text(text)
+        return "tagger.json"
+
+    def test_batches_of_like_lengths_have_the_losses_of_padded_ones(self):
+        self.cairn("synthetic", "entities", "entities", "--rows=200", "--test_rows=100", "--words=200")
+        model = self.open_tagger()
+        # Batches of one example are in one order with and without buckets. The loss of an evaluation is a mean over
+        # batches, which are others.
+        plain = self.metrics_of(model, "entities", "--batch_size=1")
+        buckets = self.metrics_of(model, "entities", "--batch_size=1", "--bucket_boundaries=6,8,12")
+        for name in ("loss", "accuracy", "val_accuracy"):
+            self.assertAlmostEqual(buckets[name], plain[name], 5, name)
+
+    def test_a_job_with_buckets_resumes_where_it_was(self):
+        self.cairn("synthetic", "entities", "entities", "--rows=300", "--test_rows=50", "--words=200")
+        model = self.open_tagger()
+
+        def parameters(epochs, *flags):
+            run = self.cairn("train", model, "--data_dir=entities", "--workers=2", "--threads=1", "--sync_replicas",
+                             "--batch_size=8", "--bucket_boundaries=8,12,16", f"--epochs={epochs}",
+                             "--summary=out.json", *flags)
+            self.assertEqual(read_summary(self.directory / "out.json")["examples"], 300 * epochs, run.stderr)
+            return read_summary(self.directory / "out.json")["parameters_sha256"]
+
+        whole = parameters(3)
+        parameters(1, "--train_dir=run")
+        self.cairn("train", model, "--data_dir=entities", "--workers=2", "--threads=1", "--sync_replicas",
+                   "--batch_size=8", "--bucket_boundaries=8,12,16", "--epochs=3", "--summary=out.json",
+                   "--train_dir=run")
+        self.assertEqual(read_summary(self.directory / "out.json")["parameters_sha256"], whole)
+        self.cairn("train", model, "--data_dir=entities", "--workers=2", "--threads=1", "--data_sharding=dynamic",
+                   "--batch_size=8", "--bucket_boundaries=8,12,16", "--epochs=2", "--summary=out.json")
+        self.assertEqual(read_summary(self.directory / "out.json")["examples"], 600)
+
+    def test_texts_have_buckets(self):
+        self.cairn("synthetic", "reviews", "reviews", "--rows=1000", "--test_rows=100", "--words=200")
+        self.cairn("model", "adapt", EXAMPLES / "sentiment.json", "--data_dir=reviews", "--out=model.json")
+        plain = self.metrics_of("model.json", "reviews", "--batch_size=1")
+        buckets = self.metrics_of("model.json", "reviews", "--batch_size=1", "--bucket_boundaries=10,20,30")
+        for name, value in plain.items():
+            self.assertAlmostEqual(buckets[name], value, 4, name)
+
+    def test_buckets_that_do_not_fit_the_model_are_refused(self):
+        self.cairn("synthetic", "entities", "entities", "--rows=100", "--test_rows=20", "--words=200")
+        for model, boundaries, fault in [
+                (EXAMPLES / "entities.json", "8", "for sequences of 8 steps: no input would be shorter"),
+                (self.open_tagger(), "12,8", "'8' is not a whole number above 12"),
+                (self.open_tagger(), "8,24", "for sequences of 24 steps: no input would be shorter")]:
+            self.assert_refused(self.run_to_end("cairn", "train", model, "--data_dir=entities",
+                                                f"--bucket_boundaries={boundaries}"), fault)
+        model = self.open_tagger(('"mask_zero": true', '"mask_zero": false'))
+        self.assert_refused(self.run_to_end("cairn", "train", model, "--data_dir=entities", "--bucket_boundaries=8"),
+                            "the loss of output 'tags' would count the steps of padding: mask them")
+
     def test_a_translation_is_learned(self):
         self.cairn("synthetic", "translation", "translation", "--rows=1000", "--test_rows=100")
         model, data = EXAMPLES / "translation.json", "translation"

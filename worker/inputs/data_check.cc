@@ -59,6 +59,7 @@ class LossTargets {
               const TargetSource& source)
       : part_(objective.losses()[index]),
         params_(objective.ParamsOf(index, model, 1)),
+        first_target_(objective.FirstTarget(index, model)),
         output_(model.outputs()[part_.output]),
         several_(objective.several_outputs()),
         source_(source) {}
@@ -70,7 +71,7 @@ class LossTargets {
   absl::Span<const float> operator[](int64_t example) const {
     const absl::Span<const float> targets = source_.at(example);
     if (!several_ || targets.empty()) return targets;
-    return targets.subspan(static_cast<size_t>(part_.first_target),
+    return targets.subspan(static_cast<size_t>(first_target_),
                            static_cast<size_t>(params_.targets_per_example()));
   }
   // With the output if there are several.
@@ -110,6 +111,7 @@ class LossTargets {
 
   const nn::OutputLoss& part_;
   const kernels::LossParams params_;
+  const int64_t first_target_;
   const nn::ModelOutput& output_;
   const bool several_;
   const TargetSource& source_;

@@ -7,12 +7,14 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "nn/byte_inputs.h"
 #include "worker/export/model_source.h"
 #include "worker/export/preprocessing.h"
 #include "worker/inputs/data_check.h"
 #include "worker/inputs/initial_values.h"
+#include "worker/inputs/length_buckets.h"
 #include "worker/options/job.h"
 
 namespace cairn::worker {
@@ -153,6 +155,26 @@ absl::StatusOr<Shape> ShapeInData(const data::DataOptions& options) {
   return data.train->example_shape();
 }
 
+// Sorts the examples into buckets if the model has shorter ones.
+absl::Status AddBuckets(Inputs& inputs) {
+  if (inputs.model.shorter().empty()) return absl::OkStatus();
+  if (inputs.tables.has_value()) {
+    return absl::InvalidArgumentError(
+        "--bucket_boundaries: batches of several lengths are not supported with embedding tables on the "
+        "servers");
+  }
+  CAIRN_ASSIGN_OR_RETURN(inputs.train_buckets, BucketsOf(inputs.model, inputs.objective, *inputs.data.train));
+  std::vector<int64_t> examples(inputs.train_buckets->forms.size());
+  for (const uint8_t bucket : inputs.train_buckets->bucket_of) ++examples[bucket];
+  inputs.data.notes.push_back(
+      {absl::StrCat("buckets from short to long: ", absl::StrJoin(examples, ", "), " examples"),
+       /*usual=*/true});
+  if (inputs.data.validation == nullptr) return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(inputs.validation_buckets,
+                         BucketsOf(inputs.model, inputs.objective, *inputs.data.validation));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 nn::InputSizes InputSizesOf(const TrainOptions& options) {
@@ -165,6 +187,7 @@ absl::StatusOr<nn::Model> ReadModel(const TrainOptions& options) {
 
 absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(nn::Model model, ReadModel(options));
+  CAIRN_RETURN_IF_ERROR(AddShorterModels(options, model));
   CAIRN_ASSIGN_OR_RETURN(nn::Objective objective, MakeObjective(options, model));
   CAIRN_ASSIGN_OR_RETURN(auto metrics, MakeMetrics(options, model, objective));
   CAIRN_RETURN_IF_ERROR(MakeOptimizer(options, model));
@@ -202,8 +225,10 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   if (tables.has_value()) {
     data.notes.push_back({DescribeTables(*tables), /*usual=*/!tables->automatic});
   }
-  return Inputs{std::move(model), objective,         std::move(metrics),
+  Inputs inputs{std::move(model), objective,         std::move(metrics),
                 std::move(data),  std::move(record), std::move(tables)};
+  CAIRN_RETURN_IF_ERROR(AddBuckets(inputs));
+  return inputs;
 }
 
 }  // namespace cairn::worker

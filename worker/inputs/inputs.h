@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "data/dataset.h"
 #include "data/input_rows.h"
+#include "data/length_buckets.h"
 #include "data/row_source.h"
 #include "nn/input_sizes.h"
 #include "nn/metrics.h"
@@ -30,6 +31,8 @@ struct Inputs {
   // The record of the data for --train_dir and --export_dir; its directory is not set.
   DataRecord record;
   std::optional<TablePlan> tables{};  // with --embedding_tables
+  // With --bucket_boundaries. The second one only if there is a validation set.
+  std::optional<data::LengthBuckets> train_buckets{}, validation_buckets{};
 
   // The model whose variables the job trains: `model` without its embedding tables.
   const nn::Model& trained() const { return tables.has_value() ? tables->model.model : model; }

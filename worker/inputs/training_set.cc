@@ -26,7 +26,7 @@ void Append(const TensorView& tensor, std::string& bytes) {
 
 }  // namespace
 
-v1::TrainingSet IdentityOf(const data::Dataset& dataset) {
+v1::TrainingSet IdentityOf(const data::Dataset& dataset, const data::LengthBuckets* buckets) {
   v1::TrainingSet identity;
   identity.set_examples(dataset.size());
   for (const int64_t extent : dataset.example_shape().dims()) identity.add_example_shape(extent);
@@ -53,6 +53,8 @@ v1::TrainingSet IdentityOf(const data::Dataset& dataset) {
     Append(dataset.weighted() ? dataset.WeightsOf(i) : absl::MakeConstSpan(&kUnweighted, 1), bytes);
     digests += Sha256Hex(bytes);
   }
+  if (buckets != nullptr)
+    digests += Sha256Hex(std::string(buckets->bucket_of.begin(), buckets->bucket_of.end()));
   identity.set_sha256(Sha256Hex(digests));
   return identity;
 }

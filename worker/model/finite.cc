@@ -59,10 +59,11 @@ std::string NonFiniteData(const NonFiniteStep& step) {
     const auto bad = FirstNonFinite(tensor.floats());
     if (!bad) continue;
     const nn::ModelInput& input = step.model.inputs()[i];
-    const auto elements = static_cast<size_t>(input.shape.num_elements());
+    const Shape shape(tensor.shape.dims().subspan(1));  // may be shorter than the input's
+    const auto elements = static_cast<size_t>(shape.num_elements());
     return at(
         absl::StrCat(step.model.inputs().size() == 1 ? "input" : absl::StrCat("input '", input.name, "'"),
-                     " ", PlaceIn(input.shape, static_cast<int64_t>(*bad % elements))),
+                     " ", PlaceIn(shape, static_cast<int64_t>(*bad % elements))),
         *bad / elements, tensor.floats()[*bad]);
   }
   if (const auto bad = FirstNonFinite(step.batch.targets)) {

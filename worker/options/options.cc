@@ -13,6 +13,7 @@
 #include "common/net/data_channel/transport.h"
 #include "common/system/cores.h"
 #include "data/csv/csv_schema.h"
+#include "data/length_buckets.h"
 #include "nn/input_sizes.h"
 
 namespace cairn::worker {
@@ -24,6 +25,23 @@ absl::StatusOr<std::vector<std::string>> ParseNames(absl::string_view text) {
     return absl::InvalidArgumentError(absl::StrCat("'", text, "' contains an empty column name"));
   }
   return names;
+}
+
+// Parses "16,32,64".
+absl::StatusOr<std::vector<int64_t>> ParseBoundaries(absl::string_view text) {
+  std::vector<int64_t> boundaries;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const int64_t last = boundaries.empty() ? 0 : boundaries.back();
+    if (!absl::SimpleAtoi(part, &boundaries.emplace_back()) || boundaries.back() <= last) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", part, "' is not a whole number above ", last, ", as in 16,32,64"));
+    }
+  }
+  if (boundaries.size() >= data::kMaxBuckets) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(boundaries.size(), " lengths; at most ", data::kMaxBuckets - 1, " are supported"));
+  }
+  return boundaries;
 }
 
 // Parses "0:1,1:2.5": the entries of a Keras class_weight dictionary.
@@ -286,6 +304,10 @@ void AddDataFlags(CLI::App& app, TrainOptions& options) {
         "Weight of each class in the training loss, for example 0:1,1:2.5 [1 for every class]"},
        {"--augment HOW,...", Parsed(&options.data.augmentation, &data::ParseAugmentation),
         "Augment training images: flip, crop:PIXELS (random crop after padding), shift:FRACTION"},
+       {"--bucket_boundaries LENGTH,...", Parsed(&options.bucket_boundaries, &ParseBoundaries),
+        "Sequences of ids: make batches of examples of like lengths, and pad them to the next of these "
+        "lengths "
+        "instead of the longest, as in 16,32,64"},
        {"--[no]shuffle", &options.shuffle, "Shuffle the training examples in every epoch [yes]"},
        {"--shard_tail", &options.shard_tail,
         "Examples that do not divide evenly among the workers: exact: smaller last batches; pad: repeat "

@@ -74,8 +74,9 @@ struct TrainOptions {
   // --label_threshold, --autoencoder, --feature_column, --missing_value, --max_bad_rows, --hash_ids, --class_weight and
   // --augment; the model determines the other fields of `data`.
   data::DataOptions data;
-  std::string shard_tail = "exact";  // --shard_tail exact|pad|drop
-  bool shuffle = true;               // --shuffle / --noshuffle
+  std::string shard_tail = "exact";        // --shard_tail exact|pad|drop
+  bool shuffle = true;                     // --shuffle / --noshuffle
+  std::vector<int64_t> bucket_boundaries;  // --bucket_boundaries: rising lengths, from 1 up
 
   // Training.
   int64_t batch_size = 32;  // --batch_size: per worker

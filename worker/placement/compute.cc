@@ -45,6 +45,7 @@ class Maker {
                                                request_.threads, " cores"));
     }
     if (assignment_ != nullptr) {
+      CAIRN_RETURN_IF_ERROR(CheckOneLength());
       CAIRN_RETURN_IF_ERROR(MakeOurs());
       return std::move(compute_);
     }
@@ -53,6 +54,13 @@ class Maker {
   }
 
  private:
+  // INVALID_ARGUMENT if batches have several lengths, for which a pipeline has no networks.
+  absl::Status CheckOneLength() const {
+    if (model_.shorter().empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "--bucket_boundaries: a model that is divided over devices or workers takes batches of one length");
+  }
+
   absl::Status MakeMirrored() {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<FoundDevice> found,
                            options_.devices.mirrored ? AllOfOneType() : NamedDevices());
@@ -130,6 +138,7 @@ class Maker {
     const auto lane_count = static_cast<int64_t>(placement.devices.size());
     if (lane_count == 1 && options_.devices.micro_batches <= 1)
       return MakeAlone(std::move(placement), before);
+    CAIRN_RETURN_IF_ERROR(CheckOneLength());
     CAIRN_RETURN_IF_ERROR(StartThreads(placement.devices));
     const int64_t micro_batches = MicroBatchesOf(options_, model_, lane_count);
     compute_.remarks.push_back(absl::StrCat("layers on ", compute_.name, ", each batch in ", micro_batches,

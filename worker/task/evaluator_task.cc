@@ -22,6 +22,7 @@
 #include "worker/embedding/trained_tables.h"
 #include "worker/export/data_record.h"
 #include "worker/export/weights.h"
+#include "worker/inputs/length_buckets.h"
 #include "worker/options/job.h"
 #include "worker/tensorboard/event_file.h"
 #include "worker/training/evaluator.h"
@@ -36,7 +37,8 @@ class CheckpointEvaluator {
  public:
   explicit CheckpointEvaluator(const EvaluatorTask& task)
       : task_(task),
-        evaluator_(DataOf(task.inputs.data), task.inputs.trained(), WithTables(task), task.inputs.metrics) {}
+        evaluator_(DataOf(task.inputs.data), task.inputs.trained(), WithTables(task), task.inputs.metrics,
+                   BucketsOf(task.inputs)) {}
 
   // Evaluates all new checkpoints, by increasing step.
   absl::Status EvaluateNew() {
@@ -65,6 +67,10 @@ class CheckpointEvaluator {
 
   static const data::Dataset& DataOf(const data::TrainingData& data) {
     return data.validation != nullptr ? *data.validation : *data.train;
+  }
+
+  static const data::LengthBuckets* BucketsOf(const Inputs& inputs) {
+    return PointerTo(inputs.data.validation != nullptr ? inputs.validation_buckets : inputs.train_buckets);
   }
 
   // The job may have started, and recorded how it reads its data, after this task read its own data.

@@ -20,6 +20,7 @@
 #include "worker/devices/device_choice.h"
 #include "worker/export/data_record.h"
 #include "worker/export/model_files.h"
+#include "worker/inputs/length_buckets.h"
 #include "worker/inputs/training_set.h"
 #include "worker/options/device_flags.h"
 #include "worker/options/job.h"
@@ -106,12 +107,13 @@ absl::Status WorkerTask::Load() {
                     assignment_.has_value() ? LeadersOf(cluster_.spec, assignment_->partition.tasks)
                                             : cluster_.spec,
                     train.size()));
-  *job_.mutable_training_set() = IdentityOf(train);
+  *job_.mutable_training_set() = IdentityOf(train, PointerTo(inputs_->train_buckets));
   if (inputs_->tables.has_value())
     job_.mutable_tables()->Add(inputs_->tables->tables.begin(), inputs_->tables->tables.end());
   const auto self = std::find(job_.workers().begin(), job_.workers().end(), cluster_.self.ToString());
   worker_ = static_cast<int>(self - job_.workers().begin());
   CAIRN_ASSIGN_OR_RETURN(sampler_, MakeSamplerOptions(options_, train.size(), job_.workers_size(), worker_));
+  if (inputs_->train_buckets.has_value()) sampler_.bucket_of = inputs_->train_buckets->bucket_of;
 
   args_.faults.Pass("started");
   if (!chief_) return absl::OkStatus();
@@ -337,7 +339,9 @@ absl::Status WorkerTask::Assemble() {
                   .data = inputs_->data,
                   .sampler = sampler_,
                   .job = job_,
-                  .device = compute_.name},
+                  .device = compute_.name,
+                  .buckets = PointerTo(inputs_->train_buckets),
+                  .validation_buckets = PointerTo(inputs_->validation_buckets)},
         .replica = replica(),
         .membership = exchange().membership,
         .steps = exchange().steps,

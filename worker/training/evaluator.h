@@ -10,6 +10,7 @@
 #include "common/memory/aligned_buffer.h"
 #include "data/dataset.h"
 #include "data/input_rows.h"
+#include "data/length_buckets.h"
 #include "nn/metrics.h"
 #include "nn/model.h"
 #include "nn/replica/replica.h"
@@ -19,28 +20,33 @@ namespace cairn::worker {
 // One thread. `dataset`, `model` and `replica` (which computes `model`) must outlive the evaluator.
 class Evaluator {
  public:
+  // `buckets` of the data set must outlive the evaluator too: examples are then evaluated from short to long, in the
+  // forms of their buckets. Null: whole.
   Evaluator(const data::Dataset& dataset, const nn::Model& model, nn::Replica& replica,
-            absl::Span<const nn::MetricSpec> metrics);
+            absl::Span<const nn::MetricSpec> metrics, const data::LengthBuckets* buckets = nullptr);
 
   // `parameters` in the model's flat order. `stop` is called between batches; Run() returns CANCELLED if
   // `stop` returns true. INVALID_ARGUMENT naming the cause (finite.h) if the loss is not finite.
   absl::StatusOr<nn::MetricValues> Run(absl::Span<const float> parameters, absl::FunctionRef<bool()> stop);
 
  private:
-  // Reads `count` examples, from `first` on, into the buffers.
-  nn::BatchView Read(int64_t first, int64_t count);
-  // OK if `loss` is finite. `loss`: the sum of the losses of `batch`, whose first example has the index
-  // `first`.
+  // The examples of the batch that begins with `first`: of one bucket.
+  absl::Span<const uint32_t> BatchFrom(size_t first) const;
+  // Reads examples into the buffers.
+  nn::BatchView Read(absl::Span<const uint32_t> examples);
+  // OK if `loss`, the sum of the losses of `batch`, is finite.
   absl::Status CheckLoss(double loss, absl::Span<const float> parameters, const nn::BatchView& batch,
-                         int64_t first) const;
+                         absl::Span<const uint32_t> examples) const;
 
   const data::Dataset& dataset_;
   const nn::Model& model_;
   nn::Replica& replica_;
   nn::MetricSet metrics_;
-  data::InputRows inputs_;      // [batch, input_specs()]
-  AlignedBuffer targets_;       // [batch, num_targets]
-  std::vector<float> weights_;  // [batch, weights_per_example]
+  const data::LengthBuckets* const buckets_;
+  std::vector<uint32_t> order_;  // of all examples
+  data::InputRows inputs_;       // [batch, input_specs()]
+  AlignedBuffer targets_;        // [batch, num_targets]
+  std::vector<float> weights_;   // [batch, weights_per_example]
 };
 
 }  // namespace cairn::worker

@@ -35,7 +35,8 @@ int64_t LastPosition(const TrainingSetup& setup, int64_t batches_per_epoch) {
 
 Trainer::Trainer(const Dependencies& deps)
     : deps_(deps),
-      loader_(*deps.setup.data.train, deps.setup.sampler, DepthOf(deps), deps.instruments.trace),
+      loader_(*deps.setup.data.train, deps.setup.sampler, DepthOf(deps), deps.instruments.trace,
+              deps.setup.buckets),
       last_position_(LastPosition(setup_, loader_.batches_per_epoch())),
       gradients_(deps.setup.model.num_parameters(), /*shared=*/!deps.replica.pins()),
       loop_(LoopOptions()) {
@@ -175,9 +176,9 @@ absl::Status Trainer::ReadRowsAhead() {
 }
 
 nn::BatchView Trainer::ViewOf(const data::Batch& batch) const {
-  const auto targets = static_cast<size_t>(setup_.data.train->num_targets());
+  const auto targets = static_cast<size_t>(batch.num_targets);
   const auto examples = static_cast<size_t>(batch.examples);
-  const auto weights = static_cast<size_t>(setup_.data.train->weights_per_example());
+  const auto weights = static_cast<size_t>(batch.num_weights);
   return {.examples = batch.examples,
           .inputs = batch.inputs.First(batch.examples),
           .targets = batch.targets.span().subspan(0, examples * targets),

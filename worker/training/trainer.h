@@ -21,6 +21,7 @@
 #include "common/trace/trace.h"
 #include "data/batch_loader.h"
 #include "data/dataset.h"
+#include "data/length_buckets.h"
 #include "nn/metrics.h"
 #include "nn/replica/replica.h"
 #include "worker/embedding/next_batch_fetcher.h"
@@ -39,6 +40,8 @@ struct TrainingSetup {
   const data::SamplerOptions& sampler;
   const v1::Job& job;         // without the run_id
   const std::string& device;  // where the replica computes: "/cpu:0", or "/gpu:0,/gpu:1"
+  // The buckets of the training set and the validation set; null: all batches have whole examples.
+  const data::LengthBuckets *buckets = nullptr, *validation_buckets = nullptr;
 
   bool sync() const { return job.mode() == v1::MODE_SYNC; }
   bool ssp() const { return job.mode() == v1::MODE_SSP; }

@@ -7,7 +7,8 @@ namespace cairn::worker {
 Validation::Validation(const Trainer& trainer) : trainer_(trainer) {
   const TrainingSetup& setup = trainer.deps().setup;
   if (!setup.options.validation || setup.data.validation == nullptr) return;
-  evaluator_.emplace(*setup.data.validation, setup.model, trainer.deps().replica, setup.metrics);
+  evaluator_.emplace(*setup.data.validation, setup.model, trainer.deps().replica, setup.metrics,
+                     setup.validation_buckets);
 }
 
 absl::StatusOr<nn::MetricValues> Validation::Evaluate() {
