@@ -174,16 +174,21 @@ std::string DifferentVariable(const IntendedJob& intended,
   if (!slices.ok() || intended.job.model_sha256() == described[0].job().model_sha256()) return "";
   const auto layout = net::Layout::Create(intended.variables, *slices);
   if (!layout.ok()) return absl::StrCat("; ", layout.status().message());
-  const auto text = [](std::optional<float> momentum) {
-    return momentum.has_value() ? absl::StrCat("a moving average of momentum ", *momentum) : "trained";
+  const auto text = [](const auto& variable) {
+    if (variable.moving_average_momentum.has_value())
+      return absl::StrCat("a moving average of momentum ", *variable.moving_average_momentum);
+    if (!variable.constraint.has_value()) return std::string("trained");
+    return absl::StrCat("trained with constraint ", variable.constraint->ToString());
   };
   for (const net::VariableInfo& variable : intended.variables) {
     for (const std::vector<net::Slice>& of_server : *slices) {
       for (const net::Slice& slice : of_server) {
-        if (slice.name != variable.name || slice.moving_average_momentum == variable.moving_average_momentum)
+        if (slice.name != variable.name) continue;
+        if (slice.moving_average_momentum == variable.moving_average_momentum &&
+            slice.constraint == variable.constraint)
           continue;
-        return absl::StrCat("; variable '", variable.name, "' is ", text(variable.moving_average_momentum),
-                            " here, and ", text(slice.moving_average_momentum), " on the servers");
+        return absl::StrCat("; variable '", variable.name, "' is ", text(variable), " here, and ",
+                            text(slice), " on the servers");
       }
     }
   }

@@ -8,6 +8,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "common/core/status.h"
+#include "optim/constraint.h"
 
 namespace cairn::optim {
 namespace {
@@ -121,6 +122,13 @@ bool Trained(const UpdateSlice& slice) {
   return !slice.moving_average_momentum.has_value() && !slice.untouched;
 }
 
+// Whether the slice's constraint applies to this update. As in Keras, it does not apply to the average that replaces the
+// values at the end.
+bool Constrained(const Update& update, const UpdateSlice& slice) {
+  return slice.constraint != nullptr && Trained(slice) &&
+         !(update.step.last && update.optimizer.options().use_ema);
+}
+
 UpdateStep StepOf(const Update& update, const UpdateSlice& slice) {
   UpdateStep step = update.step;
   step.t -= slice.skipped;
@@ -129,7 +137,7 @@ UpdateStep StepOf(const Update& update, const UpdateSlice& slice) {
 }
 
 // Computes the mean and applies the rule to it, which gives new values or, if the rule is layerwise,
-// directions. Each gradient must be contiguous in the window.
+// directions. New values are constrained element by element. Each gradient must be contiguous in the window.
 int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
   return ForEachSlice(update, window, [&](size_t p, const UpdateSlice& slice, UpdateRange range) {
     if (slice.untouched) {
@@ -147,7 +155,13 @@ int64_t ApplyMeansOfRun(const Update& update, const Window& window) {
       return ApplyMovingAverage(*slice.moving_average_momentum, cut, range, update.isa);
     }
     range.gradient_scale = GradientScale(update, p);
-    return ApplyMean(OptimizerOf(update, slice), StepOf(update, slice), cut, range, update.isa);
+    const int64_t non_finite =
+        ApplyMean(OptimizerOf(update, slice), StepOf(update, slice), cut, range, update.isa);
+    if (non_finite == kAllFinite && Constrained(update, slice) && !slice.takes_norms() &&
+        !update.optimizer.rule().layerwise()) {
+      RaiseToZero(range.count, range.new_values, update.isa);
+    }
+    return non_finite;
   });
 }
 
@@ -224,19 +238,31 @@ MeasuredSlices MeasureSlices(Norms norms, const Update& update) {
 }
 
 int64_t UpdateSlices(const Update& update) {
-  if (!update.optimizer.rule().layerwise()) return ApplyMeans(update);
+  const bool layerwise = update.optimizer.rule().layerwise();
+  if (!layerwise) {
+    const int64_t non_finite = ApplyMeans(update);
+    if (non_finite != kAllFinite) return non_finite;
+  }
   return ForEachSlice(update, Everything(update),
                       [&](size_t p, const UpdateSlice& slice, const UpdateRange& range) {
-                        if (Trained(slice)) {
+                        if (layerwise && Trained(slice)) {
                           MoveLayer(OptimizerOf(update, slice), StepOf(update, slice),
                                     update.known.of_slice[p], range, update.isa);
+                        }
+                        if (!Constrained(update, slice)) return kAllFinite;
+                        if (slice.takes_norms()) {
+                          ScaleToNorms(*slice.constraint, slice.shape, range.new_values);
+                        } else if (layerwise) {
+                          RaiseToZero(range.count, range.new_values, update.isa);
                         }
                         return kAllFinite;
                       });
 }
 
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end) {
-  CAIRN_CHECK(update.optimizer.norms().empty());
+  CAIRN_CHECK(update.optimizer.norms().empty() &&
+              std::none_of(update.slices.begin(), update.slices.end(),
+                           [](const UpdateSlice& slice) { return slice.takes_norms(); }));
   return ApplyMeansIn(update, {.begin = begin, .end = end});
 }
 

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/core/constraint.h"
+#include "common/core/shape.h"
 #include "common/system/thread_pool.h"
 #include "optim/apply.h"
 #include "optim/optimizer.h"
@@ -29,6 +31,13 @@ struct UpdateSlice {
   const Optimizer* optimizer = nullptr;
   // The number of earlier updates that left the slice as it was: its count of updates is Update::step.t minus these.
   int64_t skipped = 0;
+  // If set, applied to the new values, except to averages that replace the values at the end (CommonOptions::use_ema).
+  // Borrowed.
+  const Constraint* constraint = nullptr;
+  // The shape of the slice, if its constraint takes norms. The slice then is rows of one variable.
+  Shape shape{};
+
+  bool takes_norms() const { return constraint != nullptr && !constraint->non_negative; }
 };
 
 // Elements that are contiguous in memory, from `begin` to the next run or to the end.
@@ -96,7 +105,7 @@ MeasuredSlices MeasureSlices(Norms norms, const Update& update);
 // an index in `all`.
 int64_t UpdateSlices(const Update& update);
 
-// Updates only elements [begin, end) of `all`, for an optimizer without norms. Gives the same bits as
+// Updates only elements [begin, end) of `all`, for an optimizer and constraints without norms. Gives the same bits as
 // UpdateSlices(). Any number of threads, on disjoint elements.
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end);
 

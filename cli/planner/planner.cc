@@ -150,7 +150,12 @@ StepPlan PlanStep(const PlanInput& input, int servers) {
     const double others = 1 - static_cast<double>(largest_variable) / static_cast<double>(all);
     if (input.tables.empty()) plan.ahead = std::min(kForward * input.step_compute * others, plan.pull);
   }
-  if (!input.norms && input.tables.empty() && largest >= net::kMinSpeculativeUpdate) {
+  const bool norms =
+      input.norms ||
+      std::any_of(input.variables.begin(), input.variables.end(), [](const net::VariableInfo& variable) {
+        return variable.constraint.has_value() && !variable.constraint->non_negative;
+      });
+  if (!norms && input.tables.empty() && largest >= net::kMinSpeculativeUpdate) {
     const double last = static_cast<double>(net::kUpdateChunk) / static_cast<double>(largest);
     const double first_answer = kForward * input.step_compute + last * push;
     const double all_up = plan.compute + plan.push;

@@ -30,8 +30,11 @@ absl::StatusOr<Variants> VariantsOf(const Optimizer& optimizer, absl::Span<const
   return variants;
 }
 
+// Whether both slices can be updated as one.
 bool HaveSameRule(const UpdateSlice& a, const UpdateSlice& b) {
-  return a.moving_average_momentum == b.moving_average_momentum && a.learning_rate == b.learning_rate &&
+  if (a.takes_norms() || b.takes_norms()) return false;
+  return (a.constraint != nullptr) == (b.constraint != nullptr) &&
+         a.moving_average_momentum == b.moving_average_momentum && a.learning_rate == b.learning_rate &&
          a.untouched == b.untouched && a.optimizer == b.optimizer && a.skipped == b.skipped;
 }
 
@@ -52,7 +55,12 @@ absl::StatusOr<UpdatePlan> MakePlan(const GroupedSlices& grouped, absl::Span<con
                         .end = slice.offset + slice.elements(),
                         .moving_average_momentum = slice.moving_average_momentum,
                         .band = net::RowsPerBand(slice.shape) * slice.shape.row_elements(),
-                        .skipped = skipped.of_group(group)};
+                        .skipped = skipped.of_group(group),
+                        .constraint = slice.constraint.has_value() ? &*slice.constraint : nullptr};
+    if (next.takes_norms()) {
+      next.shape = {slice.row_end - slice.row_begin};
+      for (int axis = 1; axis < slice.shape.rank(); ++axis) next.shape.Append(slice.shape[axis]);
+    }
     if (group >= 0 && group < static_cast<int>(groups.size())) {
       const GroupSettings& settings = groups[static_cast<size_t>(group)];
       next.learning_rate = settings.learning_rate;

@@ -26,8 +26,8 @@ struct GroupedSlices {
   absl::Span<const int> group_of_slice;  // [slice] -1: none; empty: there are no groups
 };
 
-// Adjacent slices with the same rule are joined, and are updated together, unless the optimizer needs each variable's
-// norms. INVALID_ARGUMENT as CheckGroupSettings().
+// Adjacent slices with the same rule are joined, and are updated together, unless the optimizer or a constraint needs
+// each variable's norms. The plan borrows the constraints of the slices. INVALID_ARGUMENT as CheckGroupSettings().
 absl::StatusOr<UpdatePlan> MakePlan(const GroupedSlices& grouped, absl::Span<const GroupSettings> groups,
                                     const SkippedUpdates& skipped);
 

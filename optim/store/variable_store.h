@@ -85,7 +85,7 @@ class VariableStore {
   // values.
   absl::Status ApplyMean(const Mean& mean);
 
-  // Begins a speculative update, for an optimizer without norms. The update is computed into other
+  // Begins a speculative update, for an optimizer and constraints without norms. The update is computed into other
   // buffers than the current version. Until it is published or dropped, no other update may be applied, and
   // nothing may be written.
   void BeginSpeculative();

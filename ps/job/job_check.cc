@@ -211,6 +211,12 @@ bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard, doubl
       !shard.optimizer->norms().empty() || !job.tables().empty()) {
     return false;
   }
+  // A norm needs the whole variable, whose parts would have been sent before.
+  if (std::any_of(shard.slices.begin(), shard.slices.end(), [](const net::Slice& slice) {
+        return slice.constraint.has_value() && !slice.constraint->non_negative;
+      })) {
+    return false;
+  }
   const double speculative_bytes = (1.0 + NumSlots(shard)) * ValueBytes(shard);
   return NeedsOf(job, shard, table_bytes).total() + speculative_bytes <=
          static_cast<double>(shard.memory_limit);

@@ -38,6 +38,10 @@ int64_t BandsOf(const Shape& shape) {
   return (RowsOf(shape) + band - 1) / band;
 }
 
+bool NeedsAllRows(const VariableInfo& variable) {
+  return variable.constraint.has_value() && variable.constraint->needs_all_rows();
+}
+
 // The parts assigned to servers, and the load of each server so far.
 class Placement {
  public:
@@ -89,7 +93,7 @@ std::vector<size_t> LargestFirst(absl::Span<const VariableInfo> variables) {
   return order;
 }
 
-// Places whole variables as long as they fit into a server's even share. Variables that do not fit are split
+// Places whole variables as long as they fit into a server's even share, or cannot be split. Other variables are split
 // to fill the rest of the shares. Small variables go to the server with the fewest bytes.
 std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variables, int servers) {
   int64_t total = 0;
@@ -102,7 +106,7 @@ std::vector<std::vector<Part>> PlaceLevel(absl::Span<const VariableInfo> variabl
     if (BytesOf(shape) < 2 * kMinPartBytes || BandsOf(shape) == 1) {
       small.push_back(variable);
     } else if (const size_t server = placement.Lightest(variable);
-               placement.load(server) + BytesOf(shape) <= share) {
+               placement.load(server) + BytesOf(shape) <= share || NeedsAllRows(variables[variable])) {
       placement.Put(server, variable, 0, BandsOf(shape));
     } else {
       cut.push_back(variable);
@@ -142,7 +146,9 @@ std::vector<std::vector<Part>> PlaceInParts(absl::Span<const VariableInfo> varia
     const Shape& shape = variables[variable].shape;
     const int64_t bytes = BytesOf(shape), bands = BandsOf(shape);
     const int64_t wanted = bytes / split_bytes + (bytes % split_bytes != 0 ? 1 : 0);
-    const int64_t count = std::max<int64_t>(1, std::min({wanted, bands, int64_t{servers}}));
+    const int64_t count = NeedsAllRows(variables[variable])
+                              ? 1
+                              : std::max<int64_t>(1, std::min({wanted, bands, int64_t{servers}}));
     for (int64_t piece = 0; piece < count; ++piece) {
       const int64_t begin = bands * piece / count, end = bands * (piece + 1) / count;
       const int64_t rows = std::min(RowsOf(shape), end * RowsPerBand(shape)) -
@@ -156,6 +162,24 @@ std::vector<std::vector<Part>> PlaceInParts(absl::Span<const VariableInfo> varia
   for (const Piece& piece : pieces)
     placement.Put(placement.Lightest(piece.variable), piece.variable, piece.begin, piece.end);
   return std::move(placement).Take();
+}
+
+v1::Constraint ConstraintProto(const Constraint& constraint) {
+  v1::Constraint proto;
+  proto.set_non_negative(constraint.non_negative);
+  proto.mutable_axes()->Add(constraint.axes.begin(), constraint.axes.end());
+  proto.set_min_norm(constraint.min_norm);
+  proto.set_max_norm(constraint.max_norm);
+  proto.set_rate(constraint.rate);
+  return proto;
+}
+
+Constraint ConstraintFrom(const v1::Constraint& proto) {
+  return {.non_negative = proto.non_negative(),
+          .axes = {proto.axes().begin(), proto.axes().end()},
+          .min_norm = proto.min_norm(),
+          .max_norm = proto.max_norm(),
+          .rate = proto.rate()};
 }
 
 // The same extents, with adjacent ones merged.
@@ -194,6 +218,7 @@ v1::VariableSlice Slice::ToProto() const {
   proto.set_row_end(row_end);
   proto.set_offset(offset);
   if (moving_average_momentum.has_value()) proto.set_moving_average_momentum(*moving_average_momentum);
+  if (constraint.has_value()) *proto.mutable_constraint() = ConstraintProto(*constraint);
   return proto;
 }
 
@@ -216,6 +241,15 @@ absl::StatusOr<Slice> Slice::FromProto(const v1::VariableSlice& proto) {
     }
     slice.moving_average_momentum = momentum;
   }
+  if (proto.has_constraint()) {
+    slice.constraint = ConstraintFrom(proto.constraint());
+    if (auto status = slice.constraint->Check(slice.shape); !status.ok()) return Annotate(status, context());
+    if (slice.constraint->needs_all_rows() && !slice.whole()) {
+      return absl::InvalidArgumentError(absl::StrCat(context(), ": constraint ", slice.constraint->ToString(),
+                                                     " needs all rows, got ", slice.row_begin, " to ",
+                                                     slice.row_end, " of shape ", slice.shape.ToString()));
+    }
+  }
   return slice;
 }
 
@@ -233,7 +267,7 @@ std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> va
     for (const Part& part : placed[server]) {
       const VariableInfo& variable = variables[part.variable];
       slices[server].push_back({variable.name, variable.shape, part.row_begin, part.row_end, offset,
-                                variable.moving_average_momentum});
+                                variable.moving_average_momentum, variable.constraint});
       offset += slices[server].back().elements();
     }
   }

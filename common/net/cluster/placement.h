@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cairn/v1/job.pb.h"
+#include "common/core/constraint.h"
 #include "common/core/shape.h"
 #include "common/net/cluster/partitioner.h"
 
@@ -27,6 +28,8 @@ struct VariableInfo {
   int64_t offset = 0;  // elements
   // Absent if the optimizer trains the variable; otherwise see v1::VariableSlice.
   std::optional<float> moving_average_momentum{};
+  // How the optimizer's updates are constrained; for the shape, Constraint::Check() is OK.
+  std::optional<Constraint> constraint{};
 };
 
 // Rows [row_begin, row_end) of a variable, at `offset` of its server's arena.
@@ -37,13 +40,15 @@ struct Slice {
   int64_t row_end = 0;
   int64_t offset = 0;                              // elements
   std::optional<float> moving_average_momentum{};  // as in VariableInfo
+  std::optional<Constraint> constraint{};          // as in VariableInfo
 
   bool whole() const { return elements() == shape.num_elements(); }
   // Whether the slice consists of whole bands: see RowsPerBand().
   bool whole_bands() const;
   int64_t elements() const { return (row_end - row_begin) * shape.row_elements(); }
   v1::VariableSlice ToProto() const;
-  // INVALID_ARGUMENT naming the variable, for rows outside its shape or a momentum outside [0, 1].
+  // INVALID_ARGUMENT naming the variable, for rows outside its shape, a momentum outside [0, 1], or a constraint that
+  // does not fit the shape or needs all rows.
   static absl::StatusOr<Slice> FromProto(const v1::VariableSlice& proto);
 };
 
@@ -61,8 +66,8 @@ struct PlacementOptions {
 };
 
 // Slices per server [servers], balanced by bytes: by default, no server has more than 256 KiB plus four bands
-// of a variable above an even share. A server has at most one slice of a variable. Depends only on the
-// arguments. Within a server, slices keep the order of the variables.
+// of a variable above an even share. A server has at most one slice of a variable. A variable with a constraint
+// that needs all rows is not split. Depends only on the arguments. Within a server, slices keep the order of the variables.
 std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> variables,
                                                const PlacementOptions& options);
 

@@ -11,6 +11,7 @@
 #include "common/core/random.h"
 #include "common/core/status.h"
 #include "common/net/grpc/grpc_util.h"
+#include "common/net/wire/update_chunk.h"
 #include "common/system/thread.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -60,10 +61,9 @@ std::vector<float> GradientOf(const ToyJob& toy, int worker, int step) {
   return gradient;
 }
 
-// The values after five rounds of two workers or, asynchronously, after five pushes of one worker.
-std::vector<float> Train(const Training& training, int servers, bool break_links = false) {
+// The values after five rounds of all workers.
+std::vector<float> Train(const ToyJob& toy, int servers, bool break_links = false) {
   InProcessCluster cluster({.servers = servers, .longest_delay = std::chrono::microseconds(100)});
-  const ToyJob toy = JobOf(training, training.mode == v1::MODE_SYNC ? 2 : 1);
   ToyWorkers workers = StartAll(cluster, toy);
   for (int step = 1; step <= 5; ++step) {
     std::vector<std::vector<float>> gradients;
@@ -85,6 +85,11 @@ std::vector<float> Train(const Training& training, int servers, bool break_links
   }
   EXPECT_EQ(workers.back()->client().steps().version(), 5);
   return workers.back()->Values();
+}
+
+// The same of two workers or, asynchronously, of one worker.
+std::vector<float> Train(const Training& training, int servers, bool break_links = false) {
+  return Train(JobOf(training, training.mode == v1::MODE_SYNC ? 2 : 1), servers, break_links);
 }
 
 class OptimizerOfNorms : public testing::TestWithParam<Training> {};
@@ -299,6 +304,59 @@ TEST(MovingAverages, AreUpdatedByAsynchronousServers) {
   EXPECT_EQ(workers[0]->Push(std::vector<float>{1, 16})->outcome, v1::OUTCOME_ACCEPTED);
   EXPECT_EQ(workers[1]->Push(std::vector<float>{1, 0})->outcome, v1::OUTCOME_ACCEPTED);
   EXPECT_THAT(workers[1]->Values(), ElementsAre(6, 7.5f));
+}
+
+class ConstrainedVariables : public testing::TestWithParam<Training> {
+ protected:
+  // "c" is non-negative; "a" and "b" are as in JobOf(), with a norm over each column, and over each row.
+  static ToyJob Job() {
+    ToyJob toy = JobOf(GetParam(), GetParam().mode == v1::MODE_SYNC ? 2 : 1);
+    if (GetParam().mode == v1::MODE_SSP) toy.job.set_max_staleness(1);
+    toy.variables[0].constraint = Constraint{.non_negative = true};
+    toy.variables[1].constraint = Constraint{.axes = {1}, .min_norm = 1, .max_norm = 1};
+    toy.variables[2].constraint = Constraint{.axes = {0}, .max_norm = 2};
+    return toy;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Training, ConstrainedVariables,
+                         testing::Values(Training{"SGD", {{"momentum", 0.5}}}, Training{"Adam", {}},
+                                         Training{"Lamb", {{"global_clipnorm", 0.5}}},
+                                         Training{"SGD", {}, v1::MODE_ASYNC},
+                                         Training{"Adam", {}, v1::MODE_SSP}),
+                         [](const auto& tested) {
+                           return absl::StrCat(tested.param.optimizer,
+                                               v1::Mode_Name(tested.param.mode).substr(5));
+                         });
+
+TEST_P(ConstrainedVariables, HaveTheSameBitsOnOneServerAndOnThree) {
+  const ToyJob toy = Job();
+  const std::vector<float> values = Train(toy, 1);
+  EXPECT_EQ(Train(toy, 3), values);
+  EXPECT_GE(values[0], 0);
+  for (size_t row = 0; row < 700; ++row) {
+    double squares = 0;
+    for (size_t i = 0; i < 5; ++i) squares += values[1 + 5 * row + i] * values[1 + 5 * row + i];
+    ASSERT_NEAR(squares, 1, 1e-5) << "row " << row;
+  }
+}
+
+// The update of one server is speculative, and those of the smaller parts of three servers are not.
+TEST(NonNegativeVariables, MayBeUpdatedSpeculatively) {
+  constexpr int64_t kElements = net::kMinSpeculativeUpdate + 100;
+  ToyJob toy(2, {{"a", Shape({kElements}), std::vector<float>(kElements, 0.5f)}});
+  toy.variables[0].constraint = Constraint{.non_negative = true};
+  const std::vector<float> values = Train(toy, 1);
+  EXPECT_THAT(values, Each(testing::Ge(0)));
+  EXPECT_EQ(Train(toy, 3), values);
+}
+
+TEST(VariablesWithNorms, AreNotUpdatedSpeculatively) {
+  constexpr int64_t kElements = net::kMinSpeculativeUpdate + 100;
+  ToyJob toy(2, {{"a", Shape({kElements}), std::vector<float>(kElements, 0.5f)}});
+  toy.variables[0].constraint = Constraint{.axes = {0}, .max_norm = 2};
+  double squares = 0;
+  for (const float value : Train(toy, 1)) squares += value * value;
+  EXPECT_NEAR(squares, 4, 1e-4);
 }
 
 TEST(Ema, TheLastVersionIsTheAverage) {

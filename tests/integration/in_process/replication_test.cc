@@ -1,6 +1,7 @@
 // Shards with a live backup on another server: an answered push is never lost with one server.
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <numeric>
 #include <thread>
 
@@ -98,6 +99,7 @@ TEST(ReplicationOfLargeValues, AKilledServerLosesNoUpdate) {
 struct NormsCase {
   v1::Mode mode;
   const char* optimizer;
+  bool constrained = false;
 };
 
 class ReplicationOfNorms : public testing::TestWithParam<NormsCase> {
@@ -111,6 +113,10 @@ class ReplicationOfNorms : public testing::TestWithParam<NormsCase> {
     auto& numbers = *toy.job.mutable_optimizer()->mutable_hyperparameters();
     numbers["learning_rate"] = 0.1;
     numbers["global_clipnorm"] = 0.7;
+    if (GetParam().constrained) {
+      toy.variables[0].constraint = Constraint{.axes = {0}, .max_norm = 0.2f};
+      toy.variables[1].constraint = Constraint{.non_negative = true};
+    }
     ToyWorkers workers = StartAll(cluster, toy);
     std::vector<float> gradient(toy.initial.size());
     std::iota(gradient.begin(), gradient.end(), -2.5f);
@@ -134,16 +140,26 @@ class ReplicationOfNorms : public testing::TestWithParam<NormsCase> {
 
 TEST_P(ReplicationOfNorms, AKilledServerLosesNoUpdate) {
   const std::vector<float> undisturbed = Trained(-1);
+  if (GetParam().constrained) {
+    EXPECT_NEAR(
+        std::hypot(std::hypot(undisturbed[0], undisturbed[1]), std::hypot(undisturbed[2], undisturbed[3])),
+        0.2, 1e-6);
+    EXPECT_THAT(std::vector<float>(undisturbed.begin() + 4, undisturbed.end()),
+                testing::Each(testing::Ge(0)));
+  }
   for (int killed : {0, 1}) EXPECT_EQ(Trained(killed), undisturbed) << "without ps/" << killed;
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, ReplicationOfNorms,
                          testing::Values(NormsCase{v1::MODE_SYNC, "SGD"}, NormsCase{v1::MODE_SYNC, "Lamb"},
                                          NormsCase{v1::MODE_ASYNC, "SGD"}, NormsCase{v1::MODE_ASYNC, "Lamb"},
-                                         NormsCase{v1::MODE_SSP, "Lamb"}),
+                                         NormsCase{v1::MODE_SSP, "Lamb"},
+                                         NormsCase{v1::MODE_SYNC, "SGD", true},
+                                         NormsCase{v1::MODE_ASYNC, "Lamb", true}),
                          [](const auto& each) {
                            return absl::StrCat(v1::Mode_Name(each.param.mode).substr(5), "_",
-                                               each.param.optimizer);
+                                               each.param.optimizer,
+                                               each.param.constrained ? "_Constrained" : "");
                          });
 
 TEST_P(Replication, ARestartedServerBecomesTheBackupAndThenTheOtherMayBeKilled) {

@@ -45,6 +45,22 @@ TEST(ModelState, AStepAppliesTheMeanAndCounts) {
   EXPECT_EQ(state->counters().accepted(), 2);
 }
 
+TEST(ModelState, AStepAppliesTheConstraintsOfVariables) {
+  v1::Job job;
+  job.set_mode(v1::MODE_SYNC);
+  job.set_final_version(10);
+  job.mutable_optimizer()->set_name("SGD");
+  (*job.mutable_optimizer()->mutable_hyperparameters())["learning_rate"] = 1;
+  std::vector<net::VariableInfo> variables = {{"a", Shape({2}), 0}, {"b", Shape({2}), 2}};
+  variables[0].constraint = Constraint{.non_negative = true};
+  variables[1].constraint = Constraint{.axes = {0}, .max_norm = 5};
+  const auto state = ModelState::Create({.job = std::move(job), .variables = std::move(variables)}).value();
+  client::FirstValues first({1, 1, 3, 4});
+  ASSERT_EQ(state->Initialise("run", first), absl::OkStatus());
+  ASSERT_EQ(Apply(*state, {2, -2, -3, -4}), absl::OkStatus());
+  EXPECT_THAT(state->values(), ElementsAre(0, 3, testing::FloatNear(3, 1e-6f), testing::FloatNear(4, 1e-6f)));
+}
+
 TEST(ModelState, AStepWithoutExamplesChangesOnlyTheVersion) {
   const auto state = Initialised();
   ASSERT_EQ(state->Apply(nullptr, 0, 2), absl::OkStatus());

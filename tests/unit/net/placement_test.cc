@@ -117,6 +117,28 @@ TEST(Placement, EverySliceKeepsItsVariablesMovingAverage) {
   }
 }
 
+TEST(Placement, AVariableIsNotSplitIfItsConstraintNeedsAllRows) {
+  auto variables = Variables({Shape({1024, 256}), Shape({1024, 256}), Shape({1024, 256})});
+  variables[0].constraint = Constraint{.axes = {0}, .max_norm = 2};
+  variables[1].constraint = Constraint{.axes = {1}, .max_norm = 2};
+  variables[2].constraint = Constraint{.non_negative = true};
+  for (const int64_t split_bytes : {0, 4096}) {
+    std::vector<int> slices_of(3);
+    for (const auto& slices : PlaceVariables(variables, {.servers = 5, .split_bytes = split_bytes})) {
+      for (const Slice& slice : slices) {
+        const auto found = std::find_if(variables.begin(), variables.end(),
+                                        [&](const VariableInfo& each) { return each.name == slice.name; });
+        ++slices_of[static_cast<size_t>(found - variables.begin())];
+        EXPECT_EQ(slice.constraint, found->constraint);
+        EXPECT_EQ(Slice::FromProto(slice.ToProto())->constraint, found->constraint);
+      }
+    }
+    EXPECT_EQ(slices_of[0], 1);
+    EXPECT_GT(slices_of[1], 1);
+    EXPECT_GT(slices_of[2], 1);
+  }
+}
+
 TEST(Placement, ByDefaultServersAreBalanced) {
   Random random(5, "level");
   for (int trial = 0; trial < 300; ++trial) {
@@ -253,6 +275,21 @@ TEST(SliceProto, RefusesRowsOutsideTheShape) {
   proto.set_row_end(1);
   proto.set_row_begin(2);
   EXPECT_FALSE(Slice::FromProto(proto).ok());
+}
+
+TEST(SliceProto, RefusesAConstraintThatDoesNotFit) {
+  Slice slice = {"a", Shape({4, 2}), 0, 2, 0};
+  const auto fault = [&](const Constraint& constraint) {
+    slice.constraint = constraint;
+    return std::string(Slice::FromProto(slice.ToProto()).status().message());
+  };
+  EXPECT_EQ(fault({.axes = {1}, .max_norm = 2}), "");
+  EXPECT_EQ(fault({.axes = {2}, .max_norm = 2}),
+            "variable 'a': constraint norms over axes [2] in [0, 2] at rate 1: shape [4,2] has no axis 2");
+  EXPECT_EQ(
+      fault({.axes = {0}, .max_norm = 2}),
+      "variable 'a': constraint norms over axes [0] in [0, 2] at rate 1 needs all rows, got 0 to 2 of shape "
+      "[4,2]");
 }
 
 TEST(SliceProto, RefusesAMomentumOutsideZeroToOne) {
