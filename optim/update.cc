@@ -122,8 +122,8 @@ bool Trained(const UpdateSlice& slice) {
   return !slice.moving_average_momentum.has_value() && !slice.untouched;
 }
 
-// Whether the slice's constraint applies to this update. As in Keras, it does not apply to the average that replaces the
-// values at the end.
+// Whether the slice's constraint applies to this update. As in Keras, it does not apply to the average that replaces
+// the values at the end.
 bool Constrained(const Update& update, const UpdateSlice& slice) {
   return slice.constraint != nullptr && Trained(slice) &&
          !(update.step.last && update.optimizer.options().use_ema);

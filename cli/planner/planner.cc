@@ -17,6 +17,14 @@
 namespace cairn::cli {
 namespace {
 
+// Whether the optimizer or a constraint needs norms.
+bool NeedsNorms(const PlanInput& input) {
+  return input.norms ||
+         std::any_of(input.variables.begin(), input.variables.end(), [](const net::VariableInfo& variable) {
+           return variable.constraint.has_value() && !variable.constraint->non_negative;
+         });
+}
+
 // Gradients are sent in chunks of at least this many bytes: when backward ends, one chunk is left to send.
 constexpr double kLastChunk = 256 << 10;
 constexpr double kForward = 1.0 / 3;
@@ -150,12 +158,7 @@ StepPlan PlanStep(const PlanInput& input, int servers) {
     const double others = 1 - static_cast<double>(largest_variable) / static_cast<double>(all);
     if (input.tables.empty()) plan.ahead = std::min(kForward * input.step_compute * others, plan.pull);
   }
-  const bool norms =
-      input.norms ||
-      std::any_of(input.variables.begin(), input.variables.end(), [](const net::VariableInfo& variable) {
-        return variable.constraint.has_value() && !variable.constraint->non_negative;
-      });
-  if (!norms && input.tables.empty() && largest >= net::kMinSpeculativeUpdate) {
+  if (!NeedsNorms(input) && input.tables.empty() && largest >= net::kMinSpeculativeUpdate) {
     const double last = static_cast<double>(net::kUpdateChunk) / static_cast<double>(largest);
     const double first_answer = kForward * input.step_compute + last * push;
     const double all_up = plan.compute + plan.push;

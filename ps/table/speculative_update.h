@@ -57,8 +57,8 @@ class SpeculativeUpdate {
   // Credit for all of a gradient.
   static constexpr uint64_t kNoLimit = net::CreditLimit::kNoLimit;
 
-  // `store` has an optimizer and constraints without norms. `thread_pool` may be null and outlives this object. `trace` may
-  // be null; it records the computation of each chunk in the lane of received data.
+  // `store` has an optimizer and constraints without norms. `thread_pool` may be null and outlives this
+  // object. `trace` may be null; it records the computation of each chunk in the lane of received data.
   explicit SpeculativeUpdate(optim::VariableStore& store, ThreadPool* thread_pool = nullptr,
                              TraceRecorder* trace = nullptr);
   // Waits until no chunk is being computed.
