@@ -105,6 +105,7 @@ struct ModelVariable {
   // Set if no optimizer trains the variable: the momentum of a statistic (see VariableSpec), or 1 for a
   // constant.
   std::optional<float> moving_average_momentum{};
+  std::optional<Constraint> constraint{};  // valid for the shape
 
   bool trainable() const { return !moving_average_momentum.has_value(); }
 };

@@ -14,6 +14,7 @@
 #include "nn/input_uses.h"
 #include "nn/layer/dtype_policy.h"
 #include "nn/layer/keras_class.h"
+#include "nn/layer/regularizer.h"
 #include "nn/layer_registry.h"
 #include "nn/layers/activity_regularization.h"
 #include "nn/layers/id_layer.h"
@@ -156,6 +157,8 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
     if (read.has_input_shape) read.input_shape = ReadInputShape(scope.nested(), reader);
     const RegularizerSpec activity = reader.Regularizer("activity_regularizer");
     if (ComputesIds(class_name)) reader.RefuseUnlessNull({"activity_regularizer"});
+    if (activity.orthogonal != 0)
+      reader.Fail("activity_regularizer", "OrthogonalRegularizer is only supported for variables");
     if (activity.l1 != 0 || activity.l2 != 0) read.activity = MakeActivityPenalty(read.name, activity);
     read.layer = FindLayer(class_name)(read.name, reader);
   }
@@ -439,17 +442,28 @@ absl::Status ModelBuilder::AddVariables(const ReadLayer& layer, absl::Span<const
       return absl::InvalidArgumentError(
           absl::StrCat(spec.name, " ", shape.ToString(), " makes more than 2^32 parameters"));
     }
-    CAIRN_RETURN_IF_ERROR(Annotate(CheckShape(spec.initializer, shape), spec.name));
     node.variables.push_back(static_cast<int>(model_.variables_.size()));
-    model_.variables_.push_back(
-        {.name = name,
-         .shape = shape,
-         .initializer = spec.initializer,
-         .offset = model_.num_parameters_,
-         .regularizer = layer.trainable ? spec.regularizer : RegularizerSpec(),
-         .moving_average_momentum = layer.trainable ? spec.moving_average_momentum : 1.0f});
-    model_.num_parameters_ += shape.num_elements();
+    CAIRN_RETURN_IF_ERROR(Annotate(AddVariable(name, shape, spec, layer.trainable), spec.name));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ModelBuilder::AddVariable(const std::string& name, const Shape& shape, const VariableSpec& spec,
+                                       bool trainable) {
+  CAIRN_RETURN_IF_ERROR(CheckShape(spec.initializer, shape));
+  CAIRN_RETURN_IF_ERROR(CheckShape(spec.regularizer, shape));
+  ModelVariable variable = {.name = name,
+                            .shape = shape,
+                            .initializer = spec.initializer,
+                            .offset = model_.num_parameters_,
+                            .regularizer = trainable ? spec.regularizer : RegularizerSpec(),
+                            .moving_average_momentum = trainable ? spec.moving_average_momentum : 1.0f};
+  if (spec.constraint.has_value()) {
+    CAIRN_ASSIGN_OR_RETURN(Constraint constraint, Resolve(*spec.constraint, shape));
+    if (trainable) variable.constraint = std::move(constraint);
+  }
+  model_.variables_.push_back(std::move(variable));
+  model_.num_parameters_ += shape.num_elements();
   return absl::OkStatus();
 }
 

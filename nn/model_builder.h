@@ -121,6 +121,8 @@ class ModelBuilder {
   absl::StatusOr<int> AddActivityNode(const ReadLayer& layer, int of);
   absl::Status CheckOutput(const NamedValue& output) const;
   absl::Status AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node);
+  absl::Status AddVariable(const std::string& name, const Shape& shape, const VariableSpec& spec,
+                           bool trainable);
   void FinishStatistics();
 
   Model model_;

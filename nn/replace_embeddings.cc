@@ -100,9 +100,13 @@ class EmbeddingReplacer {
     const Node& node = from_.nodes()[index];
     const ModelVariable& table = from_.variables()[static_cast<size_t>(node.variables[0])];
     CAIRN_ASSIGN_OR_RETURN(const int ids, IdsOf(node));
-    if (table.regularizer.l1 != 0 || table.regularizer.l2 != 0) {
+    if (table.regularizer.any()) {
       return absl::InvalidArgumentError(
           "embeddings_regularizer is not supported for a table outside the model");
+    }
+    if (table.constraint.has_value()) {
+      return absl::InvalidArgumentError(
+          "embeddings_constraint is not supported for a table outside the model");
     }
     if (!table.trainable()) {
       return absl::InvalidArgumentError(

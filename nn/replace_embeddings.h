@@ -60,7 +60,7 @@ absl::Status CheckIsEmbedding(const Model& model, const std::string& layer);
 // Replaces every call of the Embeddings named in `layers`. Where an Embedding reads a ragged input, the
 // GlobalAveragePooling1D behind it is replaced too. Variables of other layers keep their names, order and initial
 // values. INVALID_ARGUMENT, naming the layer, if it is absent or no Embedding, if its ids are not an input of the
-// model, its table has a regularizer or is not trainable, or it makes the output of the model.
+// model, its table has a regularizer or a constraint or is not trainable, or it makes the output of the model.
 absl::StatusOr<ModelWithoutTables> ReplaceEmbeddings(const Model& model,
                                                      absl::Span<const std::string> layers);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "nn/layer/regularizer.h"
 
 namespace cairn::nn {
 namespace {
@@ -177,29 +178,19 @@ InitializerSpec ConfigReader::Initializer(absl::string_view field, absl::string_
 RegularizerSpec ConfigReader::Regularizer(absl::string_view field) {
   const json& value = Raw(field);
   if (value.is_null()) return {};
-  const bool named = value.is_object() && value.contains("class_name") && value["class_name"].is_string();
-  const std::string class_name = named               ? value["class_name"].get<std::string>()
-                                 : value.is_string() ? value.get<std::string>()
-                                                     : value.dump();
-  constexpr float kDefault = 0.01f;  // as in Keras
-  RegularizerSpec spec;
-  const std::string kind = absl::AsciiStrToLower(class_name);
-  if (kind == "l1" || kind == "l1l2") spec.l1 = kind == "l1" || !named ? kDefault : 0;
-  if (kind == "l2" || kind == "l1l2") spec.l2 = kind == "l2" || !named ? kDefault : 0;
-  if (kind != "l1" && kind != "l2" && kind != "l1l2") {
-    Fail(field, absl::StrCat("unknown regularizer ", class_name, "; supported: L1, L2, L1L2"));
-    return {};
-  }
-  const json config = named ? value.value("config", json::object()) : json::object();
-  for (const auto& [key, strength] : config.items()) {
-    if (key == "name" || strength.is_null()) continue;
-    if ((key != "l1" && key != "l2") || !strength.is_number() || strength < 0) {
-      Fail(field, absl::StrCat(class_name, ": ", key, ": ", strength.dump(), " is not supported"));
-      return {};
-    }
-    (key == "l1" ? spec.l1 : spec.l2) = strength.get<float>();
-  }
-  return spec;
+  const auto parsed = ParseRegularizer(value);
+  if (parsed.ok()) return *parsed;
+  Fail(field, parsed.status().message());
+  return {};
+}
+
+std::optional<Constraint> ConfigReader::ReadConstraint(absl::string_view field) {
+  const json& value = Raw(field);
+  if (value.is_null()) return std::nullopt;
+  const auto parsed = ParseConstraint(value);
+  if (parsed.ok()) return *parsed;
+  Fail(field, parsed.status().message());
+  return std::nullopt;
 }
 
 void ConfigReader::Refuse(absl::string_view field, const json& harmless) {

@@ -48,8 +48,10 @@ class ConfigReader {
   std::string Choice(absl::string_view field, std::initializer_list<absl::string_view> allowed,
                      absl::string_view absent);
   InitializerSpec Initializer(absl::string_view field, absl::string_view absent);
-  // Keras' L1, L2 and L1L2, or null.
+  // Keras' L1, L2, L1L2 and OrthogonalRegularizer, or null.
   RegularizerSpec Regularizer(absl::string_view field);
+  // Keras' NonNeg, MaxNorm, UnitNorm and MinMaxNorm, or null. Axes are as in VariableSpec.
+  std::optional<Constraint> ReadConstraint(absl::string_view field);
 
   // For a feature of Keras that this program lacks: the field must be absent, null or `harmless`.
   void Refuse(absl::string_view field, const nlohmann::json& harmless);

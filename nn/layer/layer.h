@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/core/constraint.h"
 #include "common/core/shape.h"
 #include "kernels/device.h"
 #include "nn/layer/decoding.h"
@@ -38,9 +39,14 @@ enum class MaskUse {
   kRefuses,              // Keras' layer reads the mask, which is not supported
 };
 
-// A penalty on a variable, added to the loss: l1 sum |w| + l2 sum w^2.
+// A penalty on a variable, added to the loss: l1 sum |w| + l2 sum w^2. For a matrix also `orthogonal` times the mean of
+// |dot product| over the pairs of its rows or columns, each divided by its L2 norm.
 struct RegularizerSpec {
   float l1 = 0, l2 = 0;
+  float orthogonal = 0;
+  bool of_columns = false;
+
+  bool any() const { return l1 != 0 || l2 != 0 || orthogonal != 0; }
 };
 
 // A variable of a layer.
@@ -52,6 +58,8 @@ struct VariableSpec {
   // Set for a statistic, which no optimizer trains. Instead of a gradient, the layer returns the batch's own
   // value, and the variable becomes momentum * variable + (1 - momentum) * value.
   std::optional<float> moving_average_momentum{};
+  // As in the file: an axis may be counted from the end, and may not exist (Model checks it).
+  std::optional<Constraint> constraint{};
 };
 
 // Which values of the forward pass the backward pass of an op reads: its inputs, and its output.

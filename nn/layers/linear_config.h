@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct LinearConfig {
   bool use_bias = true;
   InitializerSpec kernel_initializer{}, bias_initializer{};
   RegularizerSpec kernel_regularizer{}, bias_regularizer{};
+  std::optional<Constraint> kernel_constraint{}, bias_constraint{};
 
   // A kernel of this shape, and the bias [units] if there is one.
   std::vector<VariableSpec> KernelAndBias(Shape kernel, int64_t units, std::string name = "kernel") const;

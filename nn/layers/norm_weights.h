@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct NormWeights {
   bool scale = true, center = true;  // whether there is a gamma, a beta
   InitializerSpec gamma{}, beta{};
   RegularizerSpec gamma_regularizer{}, beta_regularizer{};
+  std::optional<Constraint> gamma_constraint{}, beta_constraint{};
 
   // The number of variables.
   size_t variables() const { return (scale ? size_t{1} : 0) + (center ? size_t{1} : 0); }
@@ -23,7 +25,7 @@ struct NormWeights {
   std::vector<VariableSpec> Variables(const Shape& shape, const std::string& gamma_name = "gamma") const;
 };
 
-// Reads scale, center, and the initializers and regularizers. Constraints are refused.
+// Reads scale, center, and the initializers, regularizers and constraints.
 NormWeights ReadNormWeights(ConfigReader& config);
 
 }  // namespace cairn::nn

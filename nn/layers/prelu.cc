@@ -76,6 +76,7 @@ class PReluLayer final : public Layer {
   struct Config {
     InitializerSpec initializer;
     RegularizerSpec regularizer;
+    std::optional<Constraint> constraint;
     std::vector<int64_t> shared_axes;  // from 1 on; axis 0 is the batch
   };
   PReluLayer(std::string name, Config config) : Layer(std::move(name), "PReLU"), config_(std::move(config)) {}
@@ -95,7 +96,8 @@ class PReluLayer final : public Layer {
     return {{.name = "alpha",
              .shape = AlphaOf(inputs[0]),
              .initializer = config_.initializer,
-             .regularizer = config_.regularizer}};
+             .regularizer = config_.regularizer,
+             .constraint = config_.constraint}};
   }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
@@ -134,8 +136,8 @@ class PReluLayer final : public Layer {
 std::unique_ptr<Layer> MakePRelu(std::string name, ConfigReader& config) {
   PReluLayer::Config read = {.initializer = config.Initializer("alpha_initializer", "zeros"),
                              .regularizer = config.Regularizer("alpha_regularizer"),
+                             .constraint = config.ReadConstraint("alpha_constraint"),
                              .shared_axes = config.Ints("shared_axes", {{}})};
-  config.RefuseUnlessNull({"alpha_constraint"});
   for (const int64_t axis : read.shared_axes) {
     if (axis < 1)
       config.Fail("shared_axes", absl::StrCat(axis, ": expected axes from 1 on (axis 0 is the batch)"));

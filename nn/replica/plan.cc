@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -75,15 +74,13 @@ absl::Status Plan::AddLosses(const Objective& objective) {
 }
 
 absl::Status Plan::AddRegularizers() {
-  regularizers_.resize(model_.variables().size());
   penalties_.resize(model_.variables().size());
   for (const int index : spec_.penalized) {
     const auto i = static_cast<size_t>(index);
     const ModelVariable& variable = model_.variables()[i];
-    const RegularizerSpec& penalty = variable.regularizer;
-    if (penalty.l1 == 0 && penalty.l2 == 0) continue;
-    CAIRN_ASSIGN_OR_RETURN(regularizers_[i], device_.ops().MakeRegularizer(variable.shape.num_elements(),
-                                                                           penalty.l1, penalty.l2));
+    if (!variable.regularizer.any()) continue;
+    CAIRN_ASSIGN_OR_RETURN(penalties_[i],
+                           VariablePenalty::Create(variable.regularizer, variable.shape, device_));
   }
   return absl::OkStatus();
 }
@@ -198,9 +195,8 @@ absl::Status Plan::CompleteInputs(size_t step, OnGradient on_gradient) {
 }
 
 absl::Status Plan::Regularize(int variable, const float* value, float* gradient) {
-  const auto& regularizer = regularizers_[static_cast<size_t>(variable)];
-  if (regularizer == nullptr) return absl::OkStatus();
-  return regularizer->Run(value, gradient, &penalties_[static_cast<size_t>(variable)]);
+  const auto& penalty = penalties_[static_cast<size_t>(variable)];
+  return penalty == nullptr ? absl::OkStatus() : penalty->Run(value, gradient);
 }
 
 absl::StatusOr<std::string> Plan::FirstNonFiniteStep() {
@@ -244,7 +240,8 @@ absl::Status Plan::Loss(const Batch& batch, bool gradient) {
 }
 
 double Plan::penalty() const {
-  double sum = std::accumulate(penalties_.begin(), penalties_.end(), 0.0);
+  double sum = 0;
+  for (const auto& penalty : penalties_) sum += penalty == nullptr ? 0 : penalty->penalty();
   for (const StepGraph::Step& step : graph_.steps) sum += step.op->penalty();
   return sum;
 }

@@ -23,6 +23,7 @@
 #include "nn/replica/gradient_buffers.h"
 #include "nn/replica/pipeline_stage.h"
 #include "nn/replica/step_graph.h"
+#include "nn/replica/variable_penalty.h"
 
 namespace cairn::nn {
 
@@ -154,9 +155,8 @@ class Plan {
   bool several_outputs_ = false;
   std::unique_ptr<kernels::LossScaler> scaler_;  // null unless the device computes in float16
   bool finite_ = true;
-  std::vector<InputScaler> input_scalers_;  // empty unless the device computes in float16
-  std::vector<std::unique_ptr<kernels::Regularizer>> regularizers_;  // [variable] or null
-  std::vector<double> penalties_;                                    // [variable]
+  std::vector<InputScaler> input_scalers_;                   // empty unless the device computes in float16
+  std::vector<std::unique_ptr<VariablePenalty>> penalties_;  // [variable] or null
 };
 
 }  // namespace cairn::nn

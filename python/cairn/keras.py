@@ -190,7 +190,7 @@ class _Variables:
                 raise InvalidArgument(f"the model has several variables {path!r}: give each layer a name of its own")
         for variable in self.trained:
             if variable.constraint is not None:
-                raise InvalidArgument(f"{variable.path!r} has a constraint, which the servers cannot apply")
+                raise InvalidArgument(f"{variable.path!r} has a constraint, which cairn.keras does not support")
 
     def named_modules(self) -> Iterator[tuple[str, Any]]:
         return iter(())

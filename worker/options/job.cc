@@ -187,7 +187,8 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
 std::vector<net::VariableInfo> VariablesOf(const nn::Model& model) {
   std::vector<net::VariableInfo> variables;
   for (const nn::ModelVariable& variable : model.variables()) {
-    variables.push_back({variable.name, variable.shape, variable.offset, variable.moving_average_momentum});
+    variables.push_back({variable.name, variable.shape, variable.offset, variable.moving_average_momentum,
+                         variable.constraint});
   }
   return variables;
 }

@@ -130,12 +130,14 @@ class EinsumDenseLayer final : public Layer {
         {.name = "kernel",
          .shape = std::move(kernel),
          .initializer = ResolveFan(config_.kernel_initializer, {rows, columns}),
-         .regularizer = config_.kernel_regularizer}};
+         .regularizer = config_.kernel_regularizer,
+         .constraint = config_.kernel_constraint}};
     if (!bias_axes_.empty()) {
       variables.push_back({.name = "bias",
                            .shape = BiasShape(input, /*broadcast=*/false),
                            .initializer = config_.bias_initializer,
-                           .regularizer = config_.bias_regularizer});
+                           .regularizer = config_.bias_regularizer,
+                           .constraint = config_.bias_constraint});
     }
     return variables;
   }
@@ -276,9 +278,10 @@ std::unique_ptr<Layer> MakeEinsumDense(std::string name, ConfigReader& config) {
                          .kernel_initializer = config.Initializer("kernel_initializer", "glorot_uniform"),
                          .bias_initializer = config.Initializer("bias_initializer", "zeros"),
                          .kernel_regularizer = config.Regularizer("kernel_regularizer"),
-                         .bias_regularizer = config.Regularizer("bias_regularizer")};
-  config.RefuseUnlessNull({"kernel_constraint", "bias_constraint", "lora_rank", "lora_alpha",
-                           "gptq_unpacked_column_size", "quantization_config"});
+                         .bias_regularizer = config.Regularizer("bias_regularizer"),
+                         .kernel_constraint = config.ReadConstraint("kernel_constraint"),
+                         .bias_constraint = config.ReadConstraint("bias_constraint")};
+  config.RefuseUnlessNull({"lora_rank", "lora_alpha", "gptq_unpacked_column_size", "quantization_config"});
   return std::make_unique<EinsumDenseLayer>(std::move(name), std::move(read), std::move(extents),
                                             std::move(bias_axes), std::move(linear));
 }

@@ -29,6 +29,7 @@ struct MultiHeadConfig {
   float dropout;
   InitializerSpec kernel_initializer, bias_initializer;
   RegularizerSpec kernel_regularizer, bias_regularizer;
+  std::optional<Constraint> kernel_constraint, bias_constraint;
   StepMaskUse step_masks;
   std::vector<double> rotary;  // the frequencies by which queries and keys are rotated; empty: they are not
 };
@@ -55,12 +56,14 @@ class MultiHeadAttentionLayer final : public Layer {
       variables.push_back({.name = projection + "/kernel",
                            .shape = kernel,
                            .initializer = ResolveFan(c.kernel_initializer, {fan_in, bias.num_elements()}),
-                           .regularizer = c.kernel_regularizer});
+                           .regularizer = c.kernel_regularizer,
+                           .constraint = c.kernel_constraint});
       if (!c.use_bias) return;
       variables.push_back({.name = projection + "/bias",
                            .shape = bias,
                            .initializer = c.bias_initializer,
-                           .regularizer = c.bias_regularizer});
+                           .regularizer = c.bias_regularizer,
+                           .constraint = c.bias_constraint});
     };
     const auto add_heads = [&](const std::string& projection, size_t input, int64_t heads, int64_t width) {
       const int64_t from = inputs[input][1];
@@ -184,7 +187,9 @@ void ReadCommon(ConfigReader& config, MultiHeadConfig& read) {
   read.kernel_regularizer = config.Regularizer("kernel_regularizer");
   read.bias_regularizer = config.Regularizer("bias_regularizer");
   config.Refuse("use_gate", false);
-  config.RefuseUnlessNull({"activity_regularizer", "bias_constraint", "kernel_constraint", "sliding_window"});
+  read.kernel_constraint = config.ReadConstraint("kernel_constraint");
+  read.bias_constraint = config.ReadConstraint("bias_constraint");
+  config.RefuseUnlessNull({"activity_regularizer", "sliding_window"});
   // All attention is computed as flash attention.
   config.Ignore({"flash_attention", "seed"});
 }

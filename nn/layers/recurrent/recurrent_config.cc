@@ -39,7 +39,6 @@ void RefuseOther(ConfigReader& config) {
              "a layer has one output; pass the sequence on (return_sequences) or its last output", config);
   RefuseTrue("stateful", "states start at 0 in every example; give the layer whole sequences", config);
   RefuseTrue("time_major", "inputs are [batch, steps, channels]", config);
-  config.RefuseUnlessNull({"kernel_constraint", "recurrent_constraint", "bias_constraint"});
   // How Keras computes the same numbers. The job's --seed is used.
   config.Ignore({"unroll", "implementation", "use_cudnn", "seed", "input_length", "input_dim"});
 }
@@ -64,7 +63,10 @@ RecurrentConfig RecurrentConfig::Read(const std::string& class_name, ConfigReade
                           .bias_initializer = config.Initializer("bias_initializer", "zeros"),
                           .kernel_regularizer = config.Regularizer("kernel_regularizer"),
                           .recurrent_regularizer = config.Regularizer("recurrent_regularizer"),
-                          .bias_regularizer = config.Regularizer("bias_regularizer")};
+                          .bias_regularizer = config.Regularizer("bias_regularizer"),
+                          .kernel_constraint = config.ReadConstraint("kernel_constraint"),
+                          .recurrent_constraint = config.ReadConstraint("recurrent_constraint"),
+                          .bias_constraint = config.ReadConstraint("bias_constraint")};
   if (is_lstm || is_gru)
     read.recurrent_activation = ReadGate("recurrent_activation", kernels::Activation::kSigmoid, config);
   if (is_gru) read.reset_after = config.Bool("reset_after", true);
@@ -87,16 +89,19 @@ std::vector<VariableSpec> RecurrentConfig::Variables(int64_t width, const std::s
   std::vector<VariableSpec> variables = {{.name = absl::StrCat(prefix, "kernel"),
                                           .shape = {width, columns},
                                           .initializer = kernel_initializer,
-                                          .regularizer = kernel_regularizer},
+                                          .regularizer = kernel_regularizer,
+                                          .constraint = kernel_constraint},
                                          {.name = absl::StrCat(prefix, "recurrent_kernel"),
                                           .shape = {units, columns},
                                           .initializer = recurrent_initializer,
-                                          .regularizer = recurrent_regularizer}};
+                                          .regularizer = recurrent_regularizer,
+                                          .constraint = recurrent_constraint}};
   if (use_bias) {
     variables.push_back({.name = absl::StrCat(prefix, "bias"),
                          .shape = reset_after ? Shape({2, columns}) : Shape({columns}),
                          .initializer = bias_initializer,
-                         .regularizer = bias_regularizer});
+                         .regularizer = bias_regularizer,
+                         .constraint = bias_constraint});
   }
   return variables;
 }

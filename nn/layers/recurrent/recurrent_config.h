@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct RecurrentConfig {
   float dropout = 0, recurrent_dropout = 0;
   InitializerSpec kernel_initializer{}, recurrent_initializer{}, bias_initializer{};
   RegularizerSpec kernel_regularizer{}, recurrent_regularizer{}, bias_regularizer{};
+  std::optional<Constraint> kernel_constraint{}, recurrent_constraint{}, bias_constraint{};
 
   // Reads the fields of the layer `class_name`: "LSTM", "GRU" or "SimpleRNN".
   static RecurrentConfig Read(const std::string& class_name, ConfigReader& config);

@@ -164,6 +164,9 @@ TEST(ReplaceEmbeddings, LayersThatCannotBeReplacedAreNamed) {
       ErrorOf(Recommender(R"(, "embeddings_regularizer": "l2")"), {"users"}).message(),
       "layer 'users' (Embedding): embeddings_regularizer is not supported for a table outside the model");
   EXPECT_EQ(
+      ErrorOf(Recommender(R"(, "embeddings_constraint": "non_neg")"), {"users"}).message(),
+      "layer 'users' (Embedding): embeddings_constraint is not supported for a table outside the model");
+  EXPECT_EQ(
       ErrorOf(Recommender(R"(, "trainable": false)"), {"users"}).message(),
       "layer 'users' (Embedding): trainable is false, which is not supported for a table outside the model");
   const std::string chain = R"(
