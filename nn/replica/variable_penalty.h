@@ -1,5 +1,5 @@
-// The penalty of a variable's regularizer on a device: kernels::Regularizer for sums over elements, and a composition of
-// other ops for the orthogonality of rows or columns. Owned by a Plan, used by its thread.
+// The penalty of a variable's regularizer on a device: kernels::Regularizer for sums over elements, and a composition
+// of other ops for the orthogonality of rows or columns. Owned by a Plan, used by its thread.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ class VariablePenalty {
   static absl::StatusOr<std::unique_ptr<VariablePenalty>> Create(const RegularizerSpec& regularizer,
                                                                  const Shape& shape, kernels::Device& device);
 
-  // Adds the penalty's gradient to `gradient`, unless that is null. All memory is the device's; penalty() is valid after
-  // the device's next Synchronize().
+  // Adds the penalty's gradient to `gradient`, unless that is null. All memory is the device's; penalty() is valid
+  // after the device's next Synchronize().
   absl::Status Run(const float* w, float* gradient);
   double penalty() const { return of_elements_ + of_pairs_; }
 
