@@ -1,5 +1,8 @@
 #include "nn/model.h"
 
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
 #include "common/memory/out_of_memory.h"
@@ -16,6 +19,22 @@ Shape Model::input_shape() const {
   int64_t elements = 0;
   for (const ModelInput& input : inputs_) elements += input.shape.num_elements();
   return {elements};
+}
+
+bool Model::synchronizes_batch() const {
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [](const Node& node) { return node.layer->synchronizes_batch(); });
+}
+
+absl::Status Model::CheckBatchMayBeDivided(absl::string_view parts) const {
+  for (const Node& node : nodes_) {
+    if (!node.layer->synchronizes_batch()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer '", node.layer->name(), "' (", node.layer->class_name(),
+                     "): synchronized: true is not supported where a batch is divided among ", parts,
+                     "; set it to false, or train with one worker"));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<float> Model::InitialParameters(uint64_t seed) const {

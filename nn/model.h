@@ -146,6 +146,11 @@ class Model {
   // more than the length, or if no input is shorter.
   absl::Status AddShorter(Model shorter);
 
+  // Whether a layer normalizes by a whole batch: Layer::synchronizes_batch().
+  bool synchronizes_batch() const;
+  // INVALID_ARGUMENT, naming the layer, if one does. To be called if batches are divided among `parts`: "2 workers".
+  absl::Status CheckBatchMayBeDivided(absl::string_view parts) const;
+
   // Initial values of all variables in the flat buffer's order [num_parameters()]. The values of a variable
   // depend only on (seed, its name).
   std::vector<float> InitialParameters(uint64_t seed) const;

@@ -26,6 +26,7 @@
 
 namespace cairn::nn {
 
+class BatchSync;  // nn/layer/batch_sync.h
 struct RowTable;  // nn/layers/row_table.h
 
 // The use that a layer makes of the mask of its input's time steps (Keras' `mask`): [batch, steps], 1 for a step
@@ -121,6 +122,8 @@ struct LayerOpParams {
   int64_t mean_over = 0;
   // The gradients of statistics are multiplied by it: of several calls of a layer, each has a share.
   float statistics_weight = 1;
+  // For a layer that synchronizes_batch(): the other devices of the step; null: there are none. Outlives the op.
+  BatchSync* sync = nullptr;
   // Set for an op that computes some steps of a sequence, if the layer's step_use() is kDecodes. Only Forward() is
   // called. Numbers are float32.
   const Decoding* decoding = nullptr;
@@ -147,6 +150,9 @@ class Layer {
   virtual bool accepts_blocked(absl::Span<const Shape> /*inputs*/) const { return false; }
   // True for a layer that draws random numbers in training, or computes otherwise differently than in inference.
   virtual bool differs_in_training() const { return false; }
+  // True for a layer that normalizes by the whole batch of all devices and workers (Keras' `synchronized`). Its ops
+  // need LayerOpParams::sync if a batch is divided among devices.
+  virtual bool synchronizes_batch() const { return false; }
   // Whether ops of the layer may have a penalty().
   virtual bool adds_penalty() const { return false; }
   // True when MakeOp() takes integers as they are. Other layers get them as float32.

@@ -11,6 +11,7 @@
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
 #include "nn/layers/norm_weights.h"
+#include "nn/layers/synchronized_batch_norm.h"
 
 namespace cairn::nn {
 namespace {
@@ -19,6 +20,7 @@ struct BatchNormConfig : NormWeights {
   float momentum = 0, epsilon = 0;
   // Set if trainable is false: the moving statistics are used even in training, as in Keras.
   bool frozen = false;
+  bool synchronized = false;
   InitializerSpec moving_mean{}, moving_variance{};
 };
 
@@ -111,6 +113,7 @@ class BatchNormalizationLayer final : public Layer {
 
   // Frozen moving averages are used in training, too.
   bool differs_in_training() const override { return !config_.frozen; }
+  bool synchronizes_batch() const override { return config_.synchronized && !config_.frozen; }
   MaskUse mask_use() const override { return MaskUse::kRefuses; }
   StepUse step_use(absl::Span<const Shape> inputs, absl::Span<const DecodedInput>) const override {
     return UseOfSteps(AxisOf(inputs[0]) > 1);
@@ -124,7 +127,7 @@ class BatchNormalizationLayer final : public Layer {
     return MakeOnLastAxes(
         params.inputs[0], {axis}, config_.variables() + 2,
         [&](const kernels::TensorDesc& last) {
-          return MakeForLastAxis(last, needs_gradient, params.statistics_weight, device);
+          return MakeForLastAxis(last, needs_gradient, params, device);
         },
         device);
   }
@@ -154,13 +157,16 @@ class BatchNormalizationLayer final : public Layer {
   int AxisOf(const Shape& input) const { return ResolveAxes({axis_}, input)->front(); }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeForLastAxis(const kernels::TensorDesc& input,
-                                                           bool needs_gradient, float statistics_weight,
+                                                           bool needs_gradient, const LayerOpParams& made,
                                                            kernels::Device& device) const {
-    CAIRN_ASSIGN_OR_RETURN(auto op, device.ops().MakeBatchNorm({.input = input,
-                                                                .epsilon = config_.epsilon,
-                                                                .scale = config_.scale,
-                                                                .center = config_.center,
-                                                                .frozen = config_.frozen}));
+    const kernels::BatchNormParams params = {.input = input,
+                                             .epsilon = config_.epsilon,
+                                             .scale = config_.scale,
+                                             .center = config_.center,
+                                             .frozen = config_.frozen};
+    CAIRN_ASSIGN_OR_RETURN(auto op, synchronizes_batch() && made.sync != nullptr
+                                        ? MakeSynchronizedBatchNorm(params, *made.sync, device)
+                                        : device.ops().MakeBatchNorm(params));
     const int64_t channels = input.shape[input.shape.rank() - 1];
     BatchNormOp::Memory memory;
     CAIRN_ASSIGN_OR_RETURN(memory.statistics,
@@ -170,10 +176,10 @@ class BatchNormalizationLayer final : public Layer {
                              device.Allocate(input.num_floats(), absl::StrCat("layer '", name(), "'")));
     }
     std::unique_ptr<kernels::UnaryOp> share;
-    if (statistics_weight != 1) {
+    if (made.statistics_weight != 1) {
       CAIRN_ASSIGN_OR_RETURN(
           share, device.ops().MakeAffine(
-                     {.input = {.shape = {channels}}, .scale = {statistics_weight}, .offset = {0}}));
+                     {.input = {.shape = {channels}}, .scale = {made.statistics_weight}, .offset = {0}}));
     }
     return std::make_unique<BatchNormOp>(config_, std::move(op), std::move(memory), std::move(share), device);
   }
@@ -205,13 +211,13 @@ std::unique_ptr<Layer> MakeBatchNormalization(std::string name, ConfigReader& co
   read.momentum = static_cast<float>(config.Number("momentum", 0.99));
   read.epsilon = static_cast<float>(config.Number("epsilon", 1e-3));
   read.frozen = !config.Bool("trainable", true);
+  read.synchronized = config.Bool("synchronized", false);
   read.moving_mean = config.Initializer("moving_mean_initializer", "zeros");
   read.moving_variance = config.Initializer("moving_variance_initializer", "ones");
   if (!(read.momentum >= 0 && read.momentum <= 1)) {
     config.Fail("momentum", absl::StrCat(read.momentum, " is not in [0, 1]"));
   }
   if (!(read.epsilon >= 0)) config.Fail("epsilon", absl::StrCat(read.epsilon, " is negative"));
-  config.Refuse("synchronized", false);
   config.Refuse("renorm", false);
   config.Ignore({"renorm_momentum"});
   config.RefuseUnlessNull({"renorm_clipping", "virtual_batch_size"});

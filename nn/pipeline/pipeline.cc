@@ -23,6 +23,10 @@ absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::Create(Options options) {
         absl::StrCat(thread->device().name(),
                      " computes in float16, whose loss scaling needs the whole model on one device"));
   }
+  if (options.micro_batches > 1) {
+    CAIRN_RETURN_IF_ERROR(
+        options.model.CheckBatchMayBeDivided(absl::StrCat(options.micro_batches, " micro-batches")));
+  }
   std::unique_ptr<Pipeline> pipeline(new Pipeline(options));
   CAIRN_RETURN_IF_ERROR(pipeline->CheckInputGradients());
   CAIRN_RETURN_IF_ERROR(pipeline->MakeDevices());

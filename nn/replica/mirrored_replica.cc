@@ -10,6 +10,7 @@
 #include "common/memory/aligned_buffer.h"
 #include "nn/replica/gradient_queue.h"
 #include "nn/replica/gradient_sum.h"
+#include "nn/replica/host_batch_sync.h"
 
 namespace cairn::nn {
 namespace {
@@ -23,8 +24,14 @@ struct Mirror {
 
 class MirroredReplica final : public Replica {
  public:
-  MirroredReplica(const Model& model, const Objective& objective, std::unique_ptr<GradientSum> sum)
-      : model_(model), objective_(objective), sum_(std::move(sum)), inputs_arrived_(model.inputs().size()) {}
+  // `sync`: for a model that synchronizes batches; otherwise null.
+  MirroredReplica(const Model& model, const Objective& objective, std::unique_ptr<GradientSum> sum,
+                  std::unique_ptr<HostBatchSync> sync)
+      : model_(model),
+        objective_(objective),
+        sum_(std::move(sum)),
+        sync_(std::move(sync)),
+        inputs_arrived_(model.inputs().size()) {}
 
   ~MirroredReplica() override {
     for (Mirror& mirror : mirrors_) {
@@ -38,7 +45,9 @@ class MirroredReplica final : public Replica {
     thread.Run([&] {
       const size_t device = mirrors_.size();
       auto made = Replica::Create(model_, objective_, thread.device(),
-                                  {.recorder = trace, .device = static_cast<int>(device)}, memory);
+                                  {.trace = {.recorder = trace, .device = static_cast<int>(device)},
+                                   .gradients = memory,
+                                   .sync = sync_ == nullptr ? nullptr : sync_->of(device)});
       status = made.status();
       if (!made.ok()) return;
       mirror.replica = *std::move(made);
@@ -63,6 +72,7 @@ class MirroredReplica final : public Replica {
     const GradientSum::Step step = {
         .begins = begins, .gradients = gradients, .gradient_queue = &gradient_queue};
     CAIRN_RETURN_IF_ERROR(sum_->Begin(step));
+    if (sync_ != nullptr) sync_->Begin(begins);
     for (std::atomic<size_t>& arrived : inputs_arrived_) arrived = 0;
     RunAll(begins, gradient_queue, [&](size_t index) {
       const BatchView part = batch.Part(begins[index], begins[index + 1] - begins[index]);
@@ -75,6 +85,7 @@ class MirroredReplica final : public Replica {
             for (float& element : part.input_gradients[input]) element *= share;
             if (inputs_arrived_[input].fetch_add(1) + 1 == step.active()) gradient_queue.Announce(gradient);
           });
+      if (sync_ != nullptr && !mirrors_[index].result.ok()) sync_->Abort();
     });
     absl::Status summed;
     gradient_queue.Await([&](int announced) {
@@ -133,19 +144,28 @@ class MirroredReplica final : public Replica {
     }
   }
 
+  // The error of the first device that has failed, except because of another one.
+  absl::Status FirstFault(const std::vector<int64_t>& begins) const {
+    absl::Status first;
+    for (size_t index = 0; index + 1 < begins.size(); ++index) {
+      absl::Status fault = mirrors_[index].result.status();
+      if (fault.ok()) continue;
+      if (begins[index] > 0) fault = Annotate(fault, absl::StrCat("from example ", begins[index], " on"));
+      if (!absl::IsAborted(fault)) return fault;
+      first.Update(fault);
+    }
+    return first;
+  }
+
   // `model`: that of the batch.
   absl::StatusOr<BatchResult> Join(const std::vector<int64_t>& begins, const Model& model) {
     const int64_t floats = begins.back() * model.output_shape().num_elements();
     if (floats > outputs_.size()) outputs_ = AlignedBuffer(floats);
     BatchResult joined = {.outputs = absl::MakeConstSpan(outputs_.data(), static_cast<size_t>(floats))};
     float* to = outputs_.data();
+    CAIRN_RETURN_IF_ERROR(FirstFault(begins));
     for (size_t index = 0; index + 1 < begins.size(); ++index) {
       const absl::StatusOr<BatchResult>& part = mirrors_[index].result;
-      if (!part.ok()) {
-        return begins[index] == 0
-                   ? part.status()
-                   : Annotate(part.status(), absl::StrCat("from example ", begins[index], " on"));
-      }
       joined.sums += part->sums;
       to = std::copy(part->outputs.begin(), part->outputs.end(), to);
     }
@@ -155,6 +175,7 @@ class MirroredReplica final : public Replica {
   const Model& model_;
   const Objective objective_;
   const std::unique_ptr<GradientSum> sum_;
+  const std::unique_ptr<HostBatchSync> sync_;
   std::vector<Mirror> mirrors_;
   std::vector<std::atomic<size_t>> inputs_arrived_;  // [model input] number of devices with its gradient
   AlignedBuffer outputs_;
@@ -166,6 +187,16 @@ absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(const Model& model,
                                                              absl::Span<DeviceThread* const> threads,
                                                              TraceRecorder* trace,
                                                              std::unique_ptr<kernels::DeviceGroup> group) {
+  std::unique_ptr<HostBatchSync> sync;
+  if (threads.size() > 1 && model.synchronizes_batch()) {
+    // In float16, a device whose gradients overflow repeats its step alone.
+    for (DeviceThread* const thread : threads) {
+      if (thread->device().compute_type() != kernels::ElementType::kFloat16) continue;
+      CAIRN_RETURN_IF_ERROR(
+          model.CheckBatchMayBeDivided(absl::StrCat(threads.size(), " devices of float16")));
+    }
+    sync = std::make_unique<HostBatchSync>(threads.size());
+  }
   const GradientMemory memory = group == nullptr ? GradientMemory::kHost : GradientMemory::kDevice;
   std::unique_ptr<GradientSum> sum;
   if (group == nullptr) {
@@ -173,7 +204,7 @@ absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(const Model& model,
   } else {
     CAIRN_ASSIGN_OR_RETURN(sum, MakeGroupGradientSum(model, threads, std::move(group)));
   }
-  auto replica = std::make_unique<MirroredReplica>(model, objective, std::move(sum));
+  auto replica = std::make_unique<MirroredReplica>(model, objective, std::move(sum), std::move(sync));
   for (DeviceThread* const thread : threads) CAIRN_RETURN_IF_ERROR(replica->Add(*thread, trace, memory));
   return std::unique_ptr<Replica>(std::move(replica));
 }

@@ -7,8 +7,8 @@
 // order of the devices.
 //
 // Dropout depends on an example's index in the batch, not on its device. A layer that normalizes by the batch
-// uses its device's examples only, as with Keras' MirroredStrategy; the pushed mean and variance of the batch
-// are the weighted means of the devices' values.
+// uses its device's examples only, as with Keras' MirroredStrategy, unless it is synchronized (host_batch_sync.h); the
+// pushed mean and variance of the batch are the weighted means of the devices' values.
 #pragma once
 
 #include <memory>

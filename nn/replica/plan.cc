@@ -34,7 +34,8 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Obj
                                                    kernels::Device& device, Spec spec) {
   auto plan = std::unique_ptr<Plan>(new Plan(model, device, std::move(spec)));
   const PipelineStage& stage = plan->spec_.stage;
-  const StepExamples examples = {.batch = plan->spec_.batch, .mean_over = plan->spec_.mean_over};
+  const StepExamples examples = {
+      .batch = plan->spec_.batch, .mean_over = plan->spec_.mean_over, .sync = plan->spec_.sync};
   CAIRN_ASSIGN_OR_RETURN(plan->graph_,
                          BuildStepGraph(model, stage, examples, device, plan->spec_.trace.recorder));
   CAIRN_RETURN_IF_ERROR(plan->AddRegularizers());
@@ -45,13 +46,10 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Obj
   return plan;
 }
 
-absl::StatusOr<std::unique_ptr<Plan>> Plan::Create(const Model& model, const Objective& objective,
-                                                   kernels::Device& device, int64_t batch,
-                                                   DeviceTrace trace) {
+Plan::Spec Plan::SpecOf(const Model& model, int64_t batch) {
   Spec spec = {.stage = WholeModel(model), .batch = batch};
-  spec.trace = trace;
   spec.penalized = spec.stage.variables;
-  return Create(model, objective, device, std::move(spec));
+  return spec;
 }
 
 absl::Status Plan::AddLosses(const Objective& objective) {

@@ -38,14 +38,13 @@ class Plan {
     // Variables whose regularizers' gradients this plan adds. Only one of a batch's micro-batches adds them.
     std::vector<int> penalized{};
     DeviceTrace trace{};
+    BatchSync* sync = nullptr;  // as in LayerOpParams
   };
   // `model` and `device` must outlive the plan.
   static absl::StatusOr<std::unique_ptr<Plan>> Create(const Model& model, const Objective& objective,
                                                       kernels::Device& device, Spec spec);
-  // A plan of the whole model.
-  static absl::StatusOr<std::unique_ptr<Plan>> Create(const Model& model, const Objective& objective,
-                                                      kernels::Device& device, int64_t batch,
-                                                      DeviceTrace trace = {});
+  // The spec of a plan of the whole model.
+  static Spec SpecOf(const Model& model, int64_t batch);
 
   struct Batch {
     absl::Span<const float* const> inputs;  // [input of the stage] [batch, shape], row-major, device memory

@@ -67,11 +67,12 @@ struct FlatCopies {
 class DeviceReplica final : public Replica {
  public:
   DeviceReplica(const Model& model, const Objective& objective, kernels::Device& device, FlatCopies copies,
-                DeviceTrace trace)
+                const ReplicaOptions& options)
       : model_(model),
         objective_(objective),
         device_(device),
-        trace_(trace),
+        trace_(options.trace),
+        sync_(options.sync),
         parameters_(std::move(copies.parameters)),
         gradients_(std::move(copies.gradients)),
         values_(model.variables().size()),
@@ -283,9 +284,10 @@ class DeviceReplica final : public Replica {
            gradients_->Target(nullptr) == gradients.data();
   }
 
-  // Whether the device can write `host` asynchronously: the gradients stay on the device, or `host` is
-  // pinned.
+  // Whether no op waits for other devices, and the device can write `host` asynchronously: the gradients stay on the
+  // device, or `host` is pinned.
   bool CanBeRecorded(absl::Span<const float> host) const {
+    if (sync_ != nullptr) return false;
     if (!gradients_.has_value() || StayOnDevice(host)) return true;
     return std::any_of(pinned_.begin(), pinned_.end(), [&](const auto& entry) {
       return entry.second != nullptr && entry.first.data() <= host.data() &&
@@ -326,7 +328,10 @@ class DeviceReplica final : public Replica {
 
   absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const Model& model, const BatchView& batch) {
     const int64_t examples = batch.examples;
-    CAIRN_ASSIGN_OR_RETURN(auto plan, Plan::Create(model, objective_, device_, examples, trace_));
+    Plan::Spec spec = Plan::SpecOf(model, examples);
+    spec.trace = trace_;
+    spec.sync = sync_;
+    CAIRN_ASSIGN_OR_RETURN(auto plan, Plan::Create(model, objective_, device_, std::move(spec)));
     const int64_t targets = examples * objective_.TargetsPerExample(model);
     std::vector<DeviceCopy> inputs;
     const bool pools = batch.row_bags != nullptr;
@@ -439,6 +444,7 @@ class DeviceReplica final : public Replica {
   const Objective objective_;
   kernels::Device& device_;
   const DeviceTrace trace_;
+  BatchSync* const sync_;
   DeviceCopy parameters_;
   std::optional<DeviceCopy> gradients_;  // see FlatCopies
   LossScale loss_scale_;
@@ -459,15 +465,15 @@ class DeviceReplica final : public Replica {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const Model& model, const Objective& objective,
-                                                         kernels::Device& device, DeviceTrace trace,
-                                                         GradientMemory gradients) {
+                                                         kernels::Device& device,
+                                                         const ReplicaOptions& options) {
   CAIRN_RETURN_IF_ERROR(objective.CheckOutputs(model));
   CAIRN_ASSIGN_OR_RETURN(auto parameters, DeviceCopy::Create(device, model.num_parameters(), "parameters"));
   FlatCopies copies = {.parameters = std::move(parameters)};
-  if (gradients == GradientMemory::kHost) {
+  if (options.gradients == GradientMemory::kHost) {
     CAIRN_ASSIGN_OR_RETURN(copies.gradients, DeviceCopy::Create(device, model.num_parameters(), "gradients"));
   }
-  return std::make_unique<DeviceReplica>(model, objective, device, std::move(copies), trace);
+  return std::make_unique<DeviceReplica>(model, objective, device, std::move(copies), options);
 }
 
 }  // namespace cairn::nn

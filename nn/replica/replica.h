@@ -26,13 +26,20 @@ enum class GradientMemory {
   kDevice,
 };
 
+// `trace` and `sync` are borrowed.
+struct ReplicaOptions {
+  DeviceTrace trace{};
+  GradientMemory gradients = GradientMemory::kHost;
+  BatchSync* sync = nullptr;  // the other devices of each step; null: there are none
+};
+
 class Replica {
  public:
-  // `model`, `device` and the recorder in `trace` must outlive the replica. INVALID_ARGUMENT if the loss does
+  // `model`, `device` and what the options borrow must outlive the replica. INVALID_ARGUMENT if the loss does
   // not fit the model's output.
   static absl::StatusOr<std::unique_ptr<Replica>> Create(const Model& model, const Objective& objective,
-                                                         kernels::Device& device, DeviceTrace trace = {},
-                                                         GradientMemory gradients = GradientMemory::kHost);
+                                                         kernels::Device& device,
+                                                         const ReplicaOptions& options = {});
   virtual ~Replica() = default;
 
   // Computes the gradient of the mean loss over the batch, each example's loss multiplied by its weight.

@@ -40,6 +40,7 @@ class Builder {
         stage_(stage),
         batch_(examples.batch),
         mean_over_(examples.mean_over),
+        sync_(examples.sync),
         device_(device) {}
 
   void Record(TraceRecorder* recorder) { recorder_ = recorder; }
@@ -144,6 +145,7 @@ class Builder {
                                   .ragged = value(inputs[0]).ragged,
                                   .mean_over = mean_over_ > 0 ? mean_over_ : batch_,
                                   .statistics_weight = node.statistics_weight,
+                                  .sync = sync_,
                                   .decoding = decoding.has_value() ? &*decoding : nullptr};
     absl::StatusOr<std::unique_ptr<LayerOp>> op = absl::UnimplementedError("alone");
     if (IsOnlyUsedByNext(index)) {
@@ -243,6 +245,7 @@ class Builder {
   const Model& model_;
   const PipelineStage& stage_;
   const int64_t batch_, mean_over_;
+  BatchSync* const sync_;
   kernels::Device& device_;
   TraceRecorder* recorder_ = nullptr;
   const InferenceNodes* nodes_ = nullptr;  // null: all nodes of the stage

@@ -63,6 +63,7 @@ struct StepGraph {
 // The examples of a step: `batch` >= 1, of those over which losses are averaged. 0: the batch.
 struct StepExamples {
   int64_t batch = 0, mean_over = 0;
+  BatchSync* sync = nullptr;  // as in LayerOpParams
 };
 
 // The steps of a sequence that a graph computes (nn/decoding).

@@ -138,8 +138,8 @@ absl::StatusOr<std::unique_ptr<kernels::DeviceMemory>> Put(kernels::Device& devi
 }
 
 absl::Status MeasureResident(const Options& options, const nn::Model& model, kernels::Device& device) {
-  CAIRN_ASSIGN_OR_RETURN(const auto plan,
-                         nn::Plan::Create(model, LossOf(options), device, options.batch_size));
+  CAIRN_ASSIGN_OR_RETURN(const auto plan, nn::Plan::Create(model, LossOf(options), device,
+                                                           nn::Plan::SpecOf(model, options.batch_size)));
   CAIRN_ASSIGN_OR_RETURN(const auto parameters, Put(device, model.InitialParameters(1)));
   CAIRN_ASSIGN_OR_RETURN(const auto gradients, device.Allocate(model.num_parameters(), "step_bench"));
   CAIRN_ASSIGN_OR_RETURN(const auto labels, Put(device, Labels(model, LossOf(options), options.batch_size)));

@@ -149,6 +149,10 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
   for (const net::HostPort& server : cluster.servers()) job.add_servers(server.ToString());
   const int num_workers = std::max(1, job.workers_size());
   const bool dynamic = options.dynamic_sharding();
+  if (num_workers > 1 || options.elastic) {
+    CAIRN_RETURN_IF_ERROR(model.CheckBatchMayBeDivided(options.elastic ? "the workers of an elastic job"
+                                                                       : Counted(num_workers, "worker")));
+  }
   if (options.replicas_to_aggregate > num_workers) {
     return absl::InvalidArgumentError(absl::StrCat("--replicas_to_aggregate: ", options.replicas_to_aggregate,
                                                    " is more than ", Counted(num_workers, "worker")));

@@ -175,8 +175,8 @@ class Maker {
     told.type = made.type;
     told.index = made.index;
     compute_.placement = DescribeLayers(model_, placement);
-    CAIRN_ASSIGN_OR_RETURN(compute_.replica,
-                           nn::Replica::Create(model_, objective_, *compute_.device, {.recorder = trace_}));
+    CAIRN_ASSIGN_OR_RETURN(compute_.replica, nn::Replica::Create(model_, objective_, *compute_.device,
+                                                                 {.trace = {.recorder = trace_}}));
     if (made.type == kGpu && options_.all_reduce() && options_.allreduce == "auto") TakePeer(*made.index);
     return absl::OkStatus();
   }

@@ -41,8 +41,8 @@ class MirroredReplicaTest : public testing::Test {
     log_.fault = fault;
   }
 
-  // Requires the MLP and two devices.
-  void ExpectAFaultThenAStep(Replica& mirrored) {
+  // Requires a model of the MLP's inputs and classes, and two devices.
+  void ExpectAFaultThenAStep(Replica& mirrored, float tolerance = 1e-6f) {
     Examples examples(*model_, 6);
     const std::vector<float> parameters = model_->InitialParameters(1);
     examples.labels()[4] = 9;
@@ -55,7 +55,7 @@ class MirroredReplicaTest : public testing::Test {
     EXPECT_EQ(UnderWay(), 0) << "a sum still reads memory that the next step writes";
     examples.labels()[4] = 0;
     ExpectSameStep(RunStep(mirrored, *model_, parameters, examples.Batch()),
-                   RunStep(*Alone(), *model_, parameters, examples.Batch()), 1e-6f);
+                   RunStep(*Alone(), *model_, parameters, examples.Batch()), tolerance);
   }
 
   std::unique_ptr<Model> model_;
@@ -78,6 +78,23 @@ TEST_P(MirroredOnDevices, AStepMatchesOneReplicaOnTheWholeBatch) {
       ExpectSameStep(RunStep(*mirrored, *model_, parameters, examples.Weighted()),
                      RunStep(*alone, *model_, parameters, examples.Weighted()), 1e-6f);
     }
+  }
+}
+
+TEST_P(MirroredOnDevices, SynchronizedNormalizationMatchesOneReplicaOnTheWholeBatch) {
+  const Devices devices(GetParam());
+  for (const char* json : {kSynchronized, kSynchronizedCnn}) {
+    Load(json);
+    const auto alone = Alone(), mirrored = Over(devices);
+    const std::vector<float> parameters = model_->InitialParameters(1);
+    for (const int64_t count : {12, 7, 3, 12}) {
+      const Examples examples(*model_, count);
+      ExpectSameStep(RunStep(*mirrored, *model_, parameters, examples.Weighted()),
+                     RunStep(*alone, *model_, parameters, examples.Weighted()), 2e-5f);
+    }
+    const Examples examples(*model_, 12);
+    ExpectNear(Train(*mirrored, *model_, examples, 10), Train(*alone, *model_, examples, 10), 1e-4f,
+               "parameter");
   }
 }
 
@@ -165,6 +182,12 @@ TEST_F(MirroredReplicaTest, AnErrorOnOneDeviceIsReportedAndTheNextStepWorks) {
   const Devices devices("nn");
   Load(kMlp);
   ExpectAFaultThenAStep(*Over(devices));
+}
+
+TEST_F(MirroredReplicaTest, AnErrorOnOneDeviceEndsTheSynchronizedStepOfTheOthers) {
+  const Devices devices("nf");
+  Load(kSynchronized);
+  ExpectAFaultThenAStep(*Over(devices), 2e-5f);
 }
 
 class MirroredOverGroup : public MirroredReplicaTest, public testing::WithParamInterface<const char*> {};

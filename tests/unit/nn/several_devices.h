@@ -159,6 +159,23 @@ inline constexpr char kNormalized[] = R"({"config": {"layers": [
     {"class_name": "BatchNormalization", "config": {"name": "norm", "momentum": 0.5}},
     {"class_name": "Dense", "config": {"name": "b", "units": 3}}]}})";
 
+// The batch normalizations take the examples of all devices.
+inline constexpr char kSynchronized[] = R"({"config": {"layers": [
+    {"class_name": "Dense", "config": {"name": "a", "units": 8, "input_shape": [12]}},
+    {"class_name": "BatchNormalization", "config": {"name": "norm", "momentum": 0.5, "synchronized": true,
+       "gamma_initializer": {"class_name": "RandomUniform", "config": {"minval": 0.5, "maxval": 2}},
+       "beta_initializer": "ones"}},
+    {"class_name": "Dense", "config": {"name": "b", "units": 5, "activation": "tanh"}},
+    {"class_name": "BatchNormalization", "config": {"name": "bare", "scale": false, "center": false,
+                                                    "synchronized": true}},
+    {"class_name": "Dense", "config": {"name": "c", "units": 3}}]}})";
+inline constexpr char kSynchronizedCnn[] = R"({"config": {"layers": [
+    {"class_name": "Conv2D", "config": {"name": "conv", "filters": 6, "kernel_size": 3, "input_shape": [6, 6, 2]}},
+    {"class_name": "BatchNormalization", "config": {"name": "norm", "synchronized": true}},
+    {"class_name": "Activation", "config": {"name": "relu", "activation": "relu"}},
+    {"class_name": "Flatten", "config": {"name": "flat"}},
+    {"class_name": "Dense", "config": {"name": "d", "units": 3}}]}})";
+
 // Two inputs; a shared layer, called before and after another layer; a skip connection around both calls.
 inline constexpr char kGraph[] = R"({"class_name": "Functional", "config": {"name": "graph", "layers": [
     {"class_name": "InputLayer", "name": "x", "config": {"name": "x", "batch_shape": [null, 6]},

@@ -161,6 +161,23 @@ TEST(MakeJob, ElasticJobHasAChiefAndNoFinalVersion) {
   EXPECT_EQ(job->max_workers(), 8);
 }
 
+TEST(MakeJob, RefusesSynchronizedNormalizationOverSeveralWorkers) {
+  const nn::Model model = nn::Model::FromJson(R"({"config": {"layers": [{"class_name": "BatchNormalization",
+                             "config": {"name": "norm", "input_shape": [3], "synchronized": true}}]},
+                             "compile_config": {"loss": "mse", "optimizer": "sgd"}})",
+                                              "m.json")
+                              .value();
+  const auto job_of = [&](absl::string_view cluster) {
+    return MakeJob({}, model, net::ClusterSpec::FromJson(cluster, "test").value(), 100).status();
+  };
+  EXPECT_EQ(job_of(R"({"ps": ["a:1"], "worker": ["b:1"]})"), absl::OkStatus());
+  EXPECT_EQ(
+      job_of(R"({"ps": ["a:1"], "worker": ["b:1", "c:1"]})"),
+      absl::InvalidArgumentError(
+          "layer 'norm' (BatchNormalization): synchronized: true is not supported where a batch is divided "
+          "among 2 workers; set it to false, or train with one worker"));
+}
+
 TEST(MakeJob, BackupsNeedAnotherServer) {
   net::ClusterSpec one, two;
   ASSERT_TRUE(one.Add({"ps", 0}, {"a", 1}).ok());
