@@ -52,16 +52,21 @@ def public_modules() -> List[str]:
     return [module for module in modules if public_names(parse(module))]
 
 
-def definition(module: str, name: str) -> Definition:
-    """The class or function that a module defines or imports by this name."""
+def definition(module: str, name: str) -> Tuple[str, Definition]:
+    """The class or function that a module defines or imports by this name, and the module that defines it."""
     for node in ast.walk(parse(module)):
-        if isinstance(node, (ast.ClassDef, *Function)) and node.name == name:
-            return node
+        if isinstance(node, (ast.ClassDef, *Function)) and node.name == name and not is_overload(node):
+            return module, node
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("cairn"):
             for alias in node.names:
                 if (alias.asname or alias.name) == name:
                     return definition(node.module, alias.name)
     sys.exit(f"generate_python_reference: {module} has no class or function {name}")
+
+
+def is_overload(node: Definition) -> bool:
+    """Whether this only declares one form of a function, whose definition with the docstring follows."""
+    return any(isinstance(decorator, ast.Name) and decorator.id == "overload" for decorator in node.decorator_list)
 
 
 def signature(name: str, node: ast.FunctionDef, bound: bool) -> str:
@@ -121,8 +126,21 @@ def members(node: ast.ClassDef) -> Iterator[Tuple[str, ast.FunctionDef]]:
                 yield signature(child.name, child, is_bound), child
 
 
-def entry(full_name: str, node: Definition) -> Iterator[str]:
+def inherited(module: str, node: ast.ClassDef) -> Iterator[Tuple[str, ast.FunctionDef]]:
+    """Those of the base classes that the module imports from the package, unless the class has its own."""
+    imported = [alias.asname or alias.name for child in parse(module).body
+                if isinstance(child, ast.ImportFrom) and (child.module or "").startswith("cairn") for alias in child.names]
+    own = {child.name for child in node.body if isinstance(child, Function)}
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in imported:
+            _, base_node = definition(module, base.id)
+            yield from (pair for pair in members(base_node) if pair[1].name not in own)
+
+
+def entry(full_name: str, module: str, node: Definition) -> Iterator[str]:
     yield from (f"### {full_name}", "")
+    if not ast.get_docstring(node):
+        sys.exit(f"generate_python_reference: {full_name} has no docstring")
     if isinstance(node, Function):
         yield from ("```python", signature(full_name, node, False), "```", "", *prose(node))
         return
@@ -138,7 +156,7 @@ def entry(full_name: str, node: Definition) -> Iterator[str]:
         yield from ("```python", *fields, "```", "")
     if initializer is not None and ast.get_docstring(initializer):
         yield from prose(initializer)
-    for line, member in members(node):
+    for line, member in (*members(node), *inherited(module, node)):
         yield from (f"#### {full_name.rsplit('.', 1)[-1]}.{member.name}", "", "```python", line, "```", "", *prose(member))
 
 
@@ -148,7 +166,7 @@ def page() -> str:
         tree = parse(module)
         lines += [f"## {module}", "", *prose(tree)]
         for name in public_names(tree):
-            lines += entry(f"{module}.{name}", definition(module, name))
+            lines += entry(f"{module}.{name}", *definition(module, name))
     return "\n".join(lines).rstrip() + "\n"
 
 
