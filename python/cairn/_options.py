@@ -12,6 +12,9 @@ from cairn import _native
 from cairn.errors import InvalidArgument
 
 
+EXAMPLES_LIMIT = 2**32  # of a step
+
+
 def seconds(value: float, name: str) -> datetime.timedelta:
     if not isinstance(value, numbers.Real) or not 0 < value <= datetime.timedelta.max.total_seconds():
         raise InvalidArgument(f"{name} is {value!r}, must be a number of seconds above 0")
@@ -28,9 +31,14 @@ def whole(value: Any, name: str, least: int, limit: int = 2**63) -> int:
 
 def addresses(value: str | Sequence[str], name: str) -> list[str]:
     """`value`: "host:port,host:port" or a list of addresses, in the order of the tasks' indices."""
+    if not isinstance(value, str) and not (isinstance(value, Sequence) and all(isinstance(one, str) for one in value)):
+        raise InvalidArgument(f"{name} is {value!r}, must be 'host:port,host:port' or a list of addresses")
     found = [address.strip() for address in (value.split(",") if isinstance(value, str) else value)]
     if not found or not all(found):
         raise InvalidArgument(f"{name}: {value!r} has no address, or an empty one")
+    for address in found:
+        if ":" not in address:
+            raise InvalidArgument(f"{name}: {address!r} has no port, must be 'host:port'")
     return found
 
 
@@ -40,6 +48,8 @@ def connect_options(servers: Sequence[str], *, connect_timeout: float = 300, tls
     options.servers = list(servers)
     options.connect_timeout = seconds(connect_timeout, "connect_timeout")
     if tls is not None:
+        if isinstance(tls, str) or len(tls) != 3:
+            raise InvalidArgument(f"tls is {tls!r}, must be the paths of certificate, key and CA")
         options.tls_cert, options.tls_key, options.tls_ca = map(str, tls)
     options.job_token_file = os.fspath(job_token_file)
     return options

@@ -46,6 +46,9 @@ class Batches:
 
     def __init__(self, job: Job, dataset: Dataset, batch_size: int, *, epochs: int, seed: int, shuffle: bool,
                  collate_fn: Callable[[list[Any]], Any] | None, num_workers: int, options: Mapping[str, Any]) -> None:
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+            raise InvalidArgument(f"the dataset is {type(dataset).__name__}, must have len() and indices: give job.batches() "
+                                  "the map-style dataset itself, not a DataLoader or an iterable")
         for name, value, least in (("batch_size", batch_size, 1), ("epochs", epochs, 0), ("seed", seed, 0),
                                    ("num_workers", num_workers, 0), ("the number of examples", len(dataset), 1)):
             whole(value, name, least, 2**64)

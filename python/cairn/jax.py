@@ -16,8 +16,9 @@ from typing import Any
 
 from cairn import _native
 from cairn._frameworks import framework
-from cairn.errors import InvalidArgument
-from cairn.job import Job, native_variable
+from cairn._options import EXAMPLES_LIMIT, whole
+from cairn.errors import InvalidArgument, Refused
+from cairn.job import CLOSED, Job, native_variable
 from cairn.keras_optimizer import native_optimizer
 from cairn.steps import Result
 
@@ -78,8 +79,10 @@ class Training:
         learning_rate: the chief's is in force from this update on, in place of the optimizer's; other workers' is
         ignored. A schedule of optax is a function that gives it: schedule(job.version).
         """
+        if self.job.closed:
+            raise Refused(CLOSED)
         self._steps.settle_interrupted()
-        weight = (self._steps.batch_examples or 1) if examples is None else examples
+        weight = whole((self._steps.batch_examples or 1) if examples is None else examples, "examples", 0, EXAMPLES_LIMIT)
         for index, gradient in enumerate(self._checked(grads)):
             self._session.gradients(index)[:] = _numbers(gradient).reshape(-1)
         if learning_rate is not None and self.job.is_chief:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cairn import _native, cluster, progress
-from cairn._options import connect_options, seconds, whole
+from cairn._options import EXAMPLES_LIMIT, connect_options, seconds, whole
 from cairn.batches import Batches, Dataset
 from cairn.errors import Error, InvalidArgument, Refused
 from cairn.keras_optimizer import native_optimizer
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("cairn")
 
 _Batch = TypeVar("_Batch")
+
+CLOSED = "the job is closed: this worker has left it, and cairn.init() begins another"
 
 _MODES = {"sync": _native.Mode.SYNC, "async": _native.Mode.ASYNC, "ssp": _native.Mode.BOUNDED_STALENESS}
 _ENCODINGS = {"float32": _native.Encoding.FLOAT32, "bfloat16": _native.Encoding.BFLOAT16,
@@ -57,6 +59,10 @@ def init(servers: str | Sequence[str] | None = None, *, worker: int | None = Non
     assigned = cluster.assignment(servers, worker, workers, peers, elastic)
     if wire_dtype not in _ENCODINGS:
         raise InvalidArgument(f"wire_dtype is {wire_dtype!r}, must be one of {', '.join(_ENCODINGS)}")
+    if not isinstance(elastic, bool):
+        raise InvalidArgument(f"elastic is {elastic!r}, must be True or False")
+    if train_dir is not None and not os.fspath(train_dir):
+        raise InvalidArgument("train_dir is empty: give a directory, or None to save nothing")
     options = _native.SessionOptions()
     options.connect = connect_options(assigned.servers, connect_timeout=connect_timeout, tls=tls, job_token_file=job_token_file)
     options.worker = assigned.worker
@@ -70,9 +76,11 @@ def init(servers: str | Sequence[str] | None = None, *, worker: int | None = Non
     description = _native.Job()
     description.workers = assigned.workers
     description.lease = seconds(lease, "lease")
-    description.backups = replication
+    description.backups = whole(replication, "replication", 0, 2**31)
     description.encoding = _ENCODINGS[wire_dtype]
-    description.elastic, description.min_workers, description.max_workers = elastic, min_workers, max_workers
+    description.elastic = elastic
+    description.min_workers = whole(min_workers, "min_workers", 0, 2**31)
+    description.max_workers = whole(max_workers, "max_workers", 0, 2**31)
     return Job(description, options, assigned.peers)
 
 
@@ -131,6 +139,10 @@ class Job:
         if not self.servers:
             raise InvalidArgument(f"mode {mode!r} needs servers: give them to init(), or use cairn.torch.distribute() with "
                                   "mode='allreduce'")
+        if mode == "ssp" and max_staleness is None:
+            raise InvalidArgument("mode 'ssp' needs max_staleness: how many steps a worker may be ahead of the slowest one")
+        if mode == "sync" and max_staleness is not None:
+            raise InvalidArgument(f"max_staleness is {max_staleness!r}, but mode is 'sync': it is for 'ssp' and 'async'")
         description = self._description
         if self._batches is not None:
             description.work_queue = self._batches.queue
@@ -140,8 +152,8 @@ class Job:
         description.tables = [table.description() for table in tables]
         description.optimizer = optimizer
         description.mode = _MODES[mode]
-        description.max_staleness = -1 if max_staleness is None else max_staleness
-        description.updates = updates
+        description.max_staleness = -1 if max_staleness is None else whole(max_staleness, "max_staleness", 0, 2**31)
+        description.updates = whole(updates, "updates", 0)
         description.skip_empty_updates = skip_empty_updates
         session = _native.Session(description, self._options, first_values, _log.info)
         self._names = {variable.name: i for i, variable in enumerate(variables)}
@@ -198,6 +210,13 @@ class Job:
         """The connection. Raises Refused before start() or cairn.torch.distribute()."""
         return self.steps.session
 
+    def _open_steps(self) -> Steps:
+        """Raises Refused after close(), too."""
+        steps = self.steps
+        if self._closed:
+            raise Refused(CLOSED)
+        return steps
+
     def start(self, values: Mapping[str, npt.ArrayLike], optimizer: Any = "SGD", *, mode: str = "sync",
               max_staleness: int | None = None, updates: int = 0,
               tables: Sequence[Table] = ()) -> dict[str, npt.NDArray[np.float32]]:
@@ -248,11 +267,11 @@ class Job:
         for the update. By default `examples` is the number of the current batch of batches(), or 1. A variable that is
         not in `gradients` has a gradient of zeros. With 0 examples, takes part in the round without a gradient. rows:
         {table: (ids, gradients [id][element])}; gradients of an id that occurs twice are added."""
-        steps, session = self.steps, self.session
+        steps, session = self._open_steps(), self.session
         steps.settle_interrupted()
         if steps.lost:
             return steps.leave_out()
-        weight = (steps.batch_examples or 1) if examples is None else examples
+        weight = whole((steps.batch_examples or 1) if examples is None else examples, "examples", 0, EXAMPLES_LIMIT)
         import numpy as np
         unknown = gradients.keys() - self._names.keys()
         if unknown:
@@ -284,7 +303,7 @@ class Job:
 
     def pull(self) -> dict[str, npt.NDArray[np.float32]]:
         """Fetches and returns the current values: {name: a copy}."""
-        self.steps.pull()
+        self._open_steps().pull()
         return self._values()
 
     @property
@@ -353,11 +372,14 @@ class Job:
 
     def save_checkpoint(self) -> None:
         """On the chief: saves a checkpoint to train_dir now, and returns when it is on the disk."""
-        self.session.save_checkpoint()
+        session = self._open_steps().session
+        if not self._options.checkpoint_directory:
+            raise Refused("save_checkpoint() needs cairn.init(train_dir=...)")
+        session.save_checkpoint()
 
     def stats(self) -> dict[str, int]:
         """Counters of the job, as TensorBoard, W&B and MLflow take them. On the chief."""
-        counters = self.session.counters()
+        counters = self._open_steps().session.counters()
         return {name: getattr(counters, name)
                 for name in ("accepted", "stale", "duplicate", "rejected", "examples", "staleness_max")} | {"version": self.version}
 

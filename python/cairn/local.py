@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager
 from typing import IO, Any, overload
 
 from cairn import _programs
-from cairn.errors import Error, InvalidArgument
+from cairn._options import whole
+from cairn.errors import Error
 from cairn.job import Job, init
 
 _END_SECONDS = 10
@@ -53,8 +54,7 @@ def _one_worker(ps: int, options: dict[str, Any]) -> Iterator[Job]:
 
 @contextlib.contextmanager
 def _several_workers(ps: int, workers: int, options: dict[str, Any]) -> Iterator[list[Job]]:
-    if workers < 1:
-        raise InvalidArgument(f"workers is {workers}, must be above 0")
+    workers = whole(workers, "workers", 1)
     with servers(ps) as addresses, contextlib.ExitStack() as stack:
         # Closed in the opposite order: the chief waits for the others.
         yield [stack.enter_context(init(addresses, worker=worker, workers=workers, **options)) for worker in range(workers)]
@@ -67,8 +67,7 @@ def servers(ps: int = 1) -> Iterator[list[str]]:
 
     The servers end with the job, with the block, and with this process.
     """
-    if ps < 1:
-        raise InvalidArgument(f"ps is {ps}, must be above 0")
+    ps = whole(ps, "ps", 1)
     before_exec = _programs.dying_with_parent()
     started: list[subprocess.Popen[bytes]] = []
     with contextlib.ExitStack() as stack:

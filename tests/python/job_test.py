@@ -27,6 +27,13 @@ import cairn
 SGD = {"class_name": "SGD", "config": {"learning_rate": 0.5}}
 
 
+class DataLoader:
+    """As torch's, it has a length, and no indices."""
+
+    def __len__(self):
+        return 1
+
+
 class ArraysTest(unittest.TestCase):
 
     def test_local_workers_are_threads(self):
@@ -92,6 +99,36 @@ class ArraysTest(unittest.TestCase):
             job.push({"w": [1, 2]})
         with self.assertRaisesRegex(cairn.ConnectionLost, "ps/0 at 127.0.0.1:1"):
             cairn.init("127.0.0.1:1", connect_timeout=1).start({"w": [1]})
+
+    def test_arguments_are_named(self):
+        address = "127.0.0.1:1"
+        for options, words in (({"servers": "ps0"}, "'ps0' has no port"), ({"servers": 5}, "servers is 5"),
+                               ({"train_dir": ""}, "train_dir is empty"), ({"replication": "1"}, "replication is '1'"),
+                               ({"elastic": "no"}, "elastic is 'no'"), ({"elastic": True, "min_workers": -2}, "min_workers is -2"),
+                               ({"tls": ("cert", "key")}, "tls is .* must be the paths")):
+            with self.subTest(options), self.assertRaisesRegex(cairn.InvalidArgument, words):
+                cairn.init(**{"servers": address, **options})
+        with self.assertRaisesRegex(cairn.InvalidArgument, "ps is '1'"), cairn.local(ps="1"):
+            pass
+        with local() as job:
+            for dataset in (iter([1, 2]), DataLoader()):
+                with self.assertRaisesRegex(cairn.InvalidArgument, f"the dataset is {type(dataset).__name__}"):
+                    job.batches(dataset, 2)
+            job.start({"w": [1.]}, SGD)
+            for examples in (-1, 2.5, "3", 2**70, float("nan")):
+                with self.subTest(examples), self.assertRaisesRegex(cairn.InvalidArgument, "examples is"):
+                    job.push({"w": [1.]}, examples=examples)
+            with self.assertRaisesRegex(cairn.Refused, "needs cairn.init.train_dir"):
+                job.save_checkpoint()
+
+    def test_a_closed_job_says_so(self):
+        with local() as job:
+            job.start({"w": [1.]}, SGD)
+            job.push({"w": [1.]})
+        for call in (lambda: job.push({"w": [1.]}), job.pull, job.stats, job.save_checkpoint):
+            with self.assertRaisesRegex(cairn.Refused, "the job is closed"):
+                call()
+        self.assertEqual((job.version, job.values["w"].tolist()), (1, [0.5]))
 
     def test_a_port_of_a_server_is_held_until_the_server_listens(self):
         start, held = subprocess.Popen, []
