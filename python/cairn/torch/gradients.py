@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch.optim import optimizer as _torch_optimizer
 
+from cairn._options import EXAMPLES_LIMIT, whole
 from cairn.errors import InvalidArgument, Refused
-from cairn.job import Job
+from cairn.job import CLOSED, Job
 from cairn.steps import Result
 from cairn.torch.cuda import DeviceCopies
 from cairn.torch.tensors import is_on_gpu, is_plain, weakly
@@ -48,6 +51,7 @@ class SendingOptimizer(torch.optim.Optimizer):
     def __init__(self, optimizer: torch.optim.Optimizer, job: Job, eager: bool) -> None:
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self.job = job
+        self._joined = [list(group["params"]) for group in self.param_groups]
         self.result: Result | None = None  # of the last step
         self.examples: int | None = None  # of a step() that is called without them, as the loops of other libraries do
         self._eager = eager
@@ -119,15 +123,29 @@ class SendingOptimizer(torch.optim.Optimizer):
                 loss = closure()
         if examples is None:
             examples = self.examples if self.examples is not None else self._batch_examples() or 1
-        if isinstance(examples, bool) or int(examples) != examples or examples < 0:
-            raise InvalidArgument(f"examples is {examples!r}, must be a whole number of at least 0")
-        self._finish(0 if self._found_infinity() else int(examples))
+        weight = whole(examples.item() if isinstance(examples, torch.Tensor) else examples, "examples", 0, EXAMPLES_LIMIT)
+        if self.job.closed:
+            raise Refused(CLOSED)
+        self._check_groups()
+        self._finish(0 if self._found_infinity() else weight)
         return loss
 
     def _found_infinity(self) -> bool:
         """Whether a GradScaler has found an infinity: then the gradients do not count."""
         found = getattr(self, "found_inf", None)
         return found is not None and bool(found)
+
+    def _check_groups(self) -> None:
+        """Raises Refused if the program has changed which parameters are in param_groups."""
+        for number, (group, joined) in enumerate(itertools.zip_longest(self.param_groups, self._joined, fillvalue=None)):
+            now = [] if group is None else group["params"]
+            if joined is None or len(now) != len(joined) or not all(map(operator.is_, now, joined)):
+                raise Refused(f"the program has changed the parameters of param_groups[{number}], but those of a job are "
+                              "fixed: to leave one as it is, set its requires_grad to False")
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise Refused("the optimizer belongs to a live job, and cannot be copied or pickled: copy its state_dict(), or call "
+                      "distribute() in each process")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         if hasattr(self, "job"):
@@ -161,6 +179,7 @@ class SendingOptimizer(torch.optim.Optimizer):
         if not self._eager or gradient.backwards != gradient.usual_backwards or self._holds_back():
             return
         if self._begun is None:
+            self._check_groups()
             self._begin_early()
         if not self._copy(gradient, tensor.grad, None):
             self._announce(gradient.index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -17,7 +18,7 @@ from cairn.torch.all_reduce import AllReduceOptimizer
 from cairn.torch.embedding import Lookups, check_no_tables
 from cairn.torch.gradients import Gradient, SendingOptimizer, gpu_of
 from cairn.torch.rules import Rule
-from cairn.torch.tensors import check_type, floating_buffers
+from cairn.torch.tensors import check_separate, check_type, floating_buffers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,6 +69,12 @@ def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Jo
 
     Raises InvalidArgument for an optimizer, a parameter or a setting that it names, and the errors of connecting.
     """
+    for name, value, kind, wanted in (("optimizer", optimizer, torch.optim.Optimizer, "torch.optim.Optimizer"),
+                                      ("model", model, torch.nn.Module, "torch.nn.Module"), ("job", job, Job, "cairn.Job")):
+        if not isinstance(value, kind):
+            raise InvalidArgument(f"{name} has the type {type(value).__name__}, must be a {wanted}")
+    if max_grad_norm is not None and (isinstance(max_grad_norm, str) or not max_grad_norm > 0):
+        raise InvalidArgument(f"max_grad_norm is {max_grad_norm!r}, must be above 0")
     if mode == "allreduce":
         if max_staleness is not None or updates or skip_unused:
             raise InvalidArgument("max_staleness, updates and skip_unused need servers: mode='allreduce' has none")
@@ -106,7 +113,6 @@ class _Parameter(Gradient):
             with torch.no_grad():
                 # Copies from pinned memory do not wait: DeviceCopies.values_installed().
                 self.tensor.copy_(self.values[place], non_blocking=self.on_gpu)
-        self.installed = (self.tensor.data_ptr(), self.tensor._version)
 
 
 class DistributedOptimizer(SendingOptimizer):
@@ -155,7 +161,7 @@ class DistributedOptimizer(SendingOptimizer):
         # The rate that the rows of tables follow, that of the first parameter group; None: unknown.
         self._rate = self._rule.base_rate(self.param_groups[0]) if job.version == 0 else None
         self._last_settings: _Settings | None = None  # as the session knows them
-        self._described_at = -1  # the version of the last state_dict()
+        self._described: tuple[int, Any] | None = None  # the version and the fingerprint of the last state_dict()
         for parameter in self._all:
             parameter.attach(self._session)
         self._watch(gpu, others=[values for p in self._all for values in p.values])
@@ -281,7 +287,7 @@ class DistributedOptimizer(SendingOptimizer):
             if (parameter.tensor.data_ptr(), parameter.tensor._version) != parameter.installed:
                 self._cancel()
                 raise Refused(f"the program has changed the values of {parameter.name!r}, which are the servers': load values "
-                              "before distribute()")
+                              "before distribute(), and move or convert the model before it; for other values, use a copy of the model")
 
     # --- Values ---
 
@@ -289,6 +295,8 @@ class DistributedOptimizer(SendingOptimizer):
         place = self._session.place
         for parameter in self._all:
             parameter.install(place)
+        for parameter in self._parameters:  # after all: views of one tensor count their versions together
+            parameter.installed = (parameter.tensor.data_ptr(), parameter.tensor._version)
         if self._copies is not None:
             self._copies.values_installed()
 
@@ -305,8 +313,6 @@ class DistributedOptimizer(SendingOptimizer):
     def _description(self, max_grad_norm: float | None) -> _native.Optimizer:
         description = self._rule.description(self.param_groups[0])
         if max_grad_norm is not None:
-            if not max_grad_norm > 0:
-                raise InvalidArgument(f"max_grad_norm is {max_grad_norm!r}, must be above 0")
             description.hyperparameters = {**description.hyperparameters, "global_clipnorm": max_grad_norm}
         return description
 
@@ -348,13 +354,13 @@ class DistributedOptimizer(SendingOptimizer):
                             for name, array in arrays.items()}
             if updates[number] > 0:
                 described["state"][index] = self._rule.state(of_parameter, updates[number], group)
-        self._described_at = self.job.version
+        self._described = self.job.version, _fingerprint(described["state"])
         return described
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over the parameter groups. State of earlier steps is refused, unless it is what the servers have: other
         libraries load what state_dict() has just given them."""
-        if self.job.version != self._described_at:
+        if self._described is None or self._described != (self.job.version, _fingerprint(state_dict["state"])):
             _check_no_state(state_dict["state"])
         super().load_state_dict({**state_dict, "state": {}})
 
@@ -367,6 +373,7 @@ def _parameters(model: torch.nn.Module, groups: Iterable[dict[str, Any]]) -> lis
         found.append(_Parameter(name, tensor, len(found), group_of.pop(id(tensor), None)))
     if group_of:
         raise InvalidArgument(f"the optimizer has {len(group_of)} parameters that the model does not have")
+    check_separate((parameter.name, parameter.tensor) for parameter in found)
     return found
 
 
@@ -375,6 +382,15 @@ def _check_no_state(state: Any) -> None:
     if any(values and values.get("step", 1) != 0 for values in state.values()):
         raise InvalidArgument("the optimizer has state of earlier steps, but moments are on the servers: resume a job by "
                               "train_dir, or begin with a new optimizer")
+
+
+def _fingerprint(state: Any) -> dict[Any, dict[str, Any]]:
+    """What tells the state of one moment from that of another, without a copy of it."""
+    def of(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return value.shape, value.dtype, zlib.crc32(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return {index: {name: of(value) for name, value in values.items()} for index, values in state.items()}
 
 
 def _variable(parameter: _Parameter) -> _native.Variable:

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""What programs do wrong, or do as torch allows it in one process: it is right here too, or it raises and is named."""
+
+import copy
+import pickle
+import unittest
+
+import support  # noqa: F401
+import torch
+from support import assert_same, local, loss_of, make_data, make_model
+
+import cairn
+import cairn.torch
+
+nn, optim = torch.nn, torch.optim
+
+
+def distribute(model, job, rate=0.1, **options):
+    return cairn.torch.distribute(optim.SGD(model.parameters(), rate, momentum=0.9), model, job, **options)
+
+
+def step(model, optimizer, change=lambda: None):
+    inputs, labels = make_data()
+    optimizer.zero_grad()
+    loss_of(model, inputs, labels).backward()
+    change()
+    optimizer.step()
+
+
+class CopiesTest(unittest.TestCase):
+
+    def test_an_optimizer_of_a_job_is_not_copied(self):
+        model = make_model(norm=False)
+        with local() as job:
+            optimizer = distribute(model, job)
+            for call in (copy.deepcopy, copy.copy, pickle.dumps):
+                with self.subTest(call), self.assertRaisesRegex(cairn.Refused, "belongs to a live job.*state_dict"):
+                    call(optimizer)
+            step(model, optimizer)
+            copied = copy.deepcopy(model)
+            step(model, optimizer)
+        self.assertFalse(torch.equal(copied[0].weight, model[0].weight))
+
+    def test_the_state_of_another_run_is_refused_after_state_dict(self):
+        model, other = make_model(norm=False), make_model(norm=False)
+        used = optim.SGD(other.parameters(), 0.1, momentum=0.9)
+        step(other, used)
+        step(other, used)
+        with local() as job:
+            optimizer = distribute(model, job)
+            step(model, optimizer)
+            own = optimizer.state_dict()  # as torch.distributed.checkpoint does, to know the form
+            optimizer.load_state_dict(own)
+            with self.assertRaisesRegex(cairn.InvalidArgument, "state of earlier steps"):
+                optimizer.load_state_dict(used.state_dict())
+            own["state"][0]["momentum_buffer"].add_(1)
+            with self.assertRaisesRegex(cairn.InvalidArgument, "state of earlier steps"):
+                optimizer.load_state_dict(own)
+
+
+class SharedMemoryTest(unittest.TestCase):
+
+    @staticmethod
+    def make():
+        """Two biases that are views of one tensor."""
+        model = make_model(norm=False)
+        flat = torch.randn(23, generator=torch.Generator().manual_seed(1))
+        model[0].bias, model[2].bias = nn.Parameter(flat[:20]), nn.Parameter(flat[20:])
+        return model
+
+    def test_parameters_may_be_views_of_one_tensor(self):
+        model, reference = self.make(), self.make()
+        optimizer = optim.SGD(reference.parameters(), 0.1, momentum=0.9)
+        for _ in range(3):
+            step(reference, optimizer)
+        with local() as job:
+            optimizer = distribute(model, job)
+            for _ in range(3):
+                step(model, optimizer)
+        assert_same(self, model, reference)
+
+    def test_parameters_that_overlap_are_named(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        model[1].weight = nn.Parameter(model[0].weight.data)  # not the same Parameter
+        with local() as job, self.assertRaisesRegex(cairn.InvalidArgument, "'0.weight' and '1.weight' share memory"):
+            distribute(model, job)
+
+
+class GroupsTest(unittest.TestCase):
+
+    def test_parameters_added_or_removed_by_hand_are_refused(self):
+        changes = {"removed": lambda groups: groups[0]["params"].pop(),
+                   "added": lambda groups: groups[0]["params"].append(nn.Parameter(torch.zeros(2))),
+                   "replaced": lambda groups: groups[0]["params"].__setitem__(0, nn.Parameter(torch.zeros(20, 10))),
+                   "cleared": lambda groups: groups.clear()}
+        for name, change in changes.items():
+            for moment in ("before backward", "after backward"):
+                model = make_model(norm=False)
+                with self.subTest(name, moment=moment), local() as job:
+                    optimizer = distribute(model, job)
+                    step(model, optimizer)
+                    with self.assertRaisesRegex(cairn.Refused, r"parameters of param_groups\[0\].*requires_grad"):
+                        if moment == "before backward":
+                            change(optimizer.param_groups)
+                            step(model, optimizer)
+                        else:
+                            step(model, optimizer, lambda: change(optimizer.param_groups))
+
+
+class ArgumentsTest(unittest.TestCase):
+
+    def test_wrong_arguments_are_named(self):
+        model = make_model(norm=False)
+        optimizer = optim.SGD(model.parameters(), 0.1)
+        lazy = nn.Sequential(nn.LazyLinear(3))
+        meta = nn.Linear(2, 2, device="meta")
+        with local() as job:
+            for arguments, options, words in (
+                    ((model, optimizer, job), {}, "optimizer has the type Sequential"),
+                    ((optimizer, list(model.parameters()), job), {}, "model has the type list"),
+                    ((optimizer, model, "127.0.0.1:1"), {}, "job has the type str"),
+                    ((optimizer, model, job), {"max_grad_norm": "1"}, "max_grad_norm is '1'"),
+                    ((optimizer, model, job), {"mode": "ssp"}, "'ssp' needs max_staleness"),
+                    ((optimizer, model, job), {"max_staleness": 3}, "max_staleness is 3, but mode is 'sync'"),
+                    ((optimizer, model, job), {"updates": 2.5}, "updates is 2.5"),
+                    ((optim.SGD(lazy.parameters(), 0.1), lazy, job), {}, "'0.weight' has no shape yet: call the model"),
+                    ((optim.SGD(meta.parameters(), 0.1), meta, job), {}, "'weight' is on the meta device")):
+                with self.subTest(words), self.assertRaisesRegex(cairn.InvalidArgument, words):
+                    cairn.torch.distribute(*arguments, **options)
+
+    def test_numbers_of_examples(self):
+        model = make_model(norm=False)
+        with local() as job:
+            optimizer = distribute(model, job)
+            for examples in (float("nan"), float("inf"), 2**70, "8"):
+                with self.subTest(examples), self.assertRaisesRegex(cairn.InvalidArgument, "examples is"):
+                    optimizer.step(examples=examples)
+            optimizer.step(examples=torch.tensor(4))
+            self.assertEqual(job.stats()["examples"], 4)
+
+    def test_a_step_after_the_end_says_so(self):
+        model = make_model(norm=False)
+        with local() as job:
+            optimizer = distribute(model, job)
+            step(model, optimizer)
+        with self.assertRaisesRegex(cairn.Refused, "the job is closed"):
+            step(model, optimizer)
+
+
+if __name__ == "__main__":
+    unittest.main()
