@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cairn/session.h"
+#include "native/samples.h"
 #include "native/waits.h"
 
 namespace cairn::python {
@@ -69,10 +70,32 @@ class PySession {
   int64_t changes() const { return changes_; }
   void CountChange() { ++changes_; }
 
-  // A step has begun: the arrays of the one before are free.
-  void ReleaseArrays() { arrays_.clear(); }
+  // A step has begun: the arrays of the one before are free, and gradients may change until they are announced.
+  void OnBegin() {
+    arrays_.clear();
+    announced_.Clear();
+  }
   // Keeps an array until the next step begins.
   void KeepArray(nb::object array) { arrays_.push_back(std::move(array)); }
+
+  // The gradient of a variable was announced, and must not change until the step ends.
+  void OnAnnounce(int variable) {
+    announced_.Record(static_cast<size_t>(variable), session().gradients(variable));
+  }
+  // An announced gradient that has changed since.
+  std::optional<int> ChangedGradient() {
+    return FindChanged(announced_, [&](int variable) { return session().gradients(variable); });
+  }
+  // The program uses the current values, and must not change them.
+  void OnInstall() {
+    for (int variable = 0; variable < variables_; ++variable) {
+      installed_.Record(static_cast<size_t>(variable), session().values(variable));
+    }
+  }
+  // A variable whose values have changed since OnInstall().
+  std::optional<int> ChangedValue() {
+    return FindChanged(installed_, [&](int variable) { return session().values(variable); });
+  }
 
   // Raises IndexError for a number that no variable has.
   int Checked(int variable) const {
@@ -83,6 +106,14 @@ class PySession {
   }
 
  private:
+  template <typename Current>
+  std::optional<int> FindChanged(const Samples& samples, const Current& current) const {
+    for (int variable = 0; variable < variables_; ++variable) {
+      if (samples.Differs(static_cast<size_t>(variable), current(variable))) return variable;
+    }
+    return std::nullopt;
+  }
+
   // Called again if servers lose their values before there is a checkpoint: the job then begins again.
   Status Fill(std::span<float> values) {
     if (first_.size() == values.size()) {
@@ -113,6 +144,8 @@ class PySession {
   std::vector<float> first_;  // with checkpoints, if this process provided them
   int variables_ = 0;
   int64_t changes_ = 0;
+  Samples announced_;
+  Samples installed_;
   std::vector<nb::object> arrays_;  // of rows, whose memory the step in progress refers to
 };
 

@@ -62,6 +62,8 @@ void BindValues(SessionClass& session) {
           },
           nb::arg("place"), nb::arg("variable"))
       .def_prop_ro("place", &CurrentPlace)
+      .def("installed", &PySession::OnInstall)
+      .def("changed_value", &PySession::ChangedValue)
       .def_prop_ro("version", [](PySession& self) { return self.session().version(); })
       .def("pull",
            [](PySession& self) {
@@ -84,12 +86,17 @@ void BindSteps(SessionClass& session) {
           "begin_step",
           [](PySession& self, int64_t examples) {
             RaiseUnlessOk(self.session().BeginStep(examples));
-            self.ReleaseArrays();
+            self.OnBegin();
           },
           nb::arg("examples"))
       .def(
-          "announce", [](PySession& self, int variable) { RaiseUnlessOk(self.session().Announce(variable)); },
+          "announce",
+          [](PySession& self, int variable) {
+            RaiseUnlessOk(self.session().Announce(variable));
+            self.OnAnnounce(variable);
+          },
           nb::arg("variable"))
+      .def("changed_gradient", &PySession::ChangedGradient)
       .def("finish_step", &Finish, nb::arg("within").none() = nb::none())
       .def("cancel_step",
            [](PySession& self) { self.waits().Run([&] { return self.session().CancelStep(); }); })

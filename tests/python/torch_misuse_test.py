@@ -86,6 +86,45 @@ class SharedMemoryTest(unittest.TestCase):
             distribute(model, job)
 
 
+class WritesTest(unittest.TestCase):
+    """Writes that torch counts no version of."""
+
+    def check(self, change, words, **options):
+        model = make_model(norm=False)
+        with local() as job:
+            optimizer = distribute(model, job, **options)
+            for _ in range(2):
+                step(model, optimizer)
+            with self.assertRaisesRegex(cairn.Refused, words):
+                step(model, optimizer, lambda: change(model))
+
+    def test_through_data_into_values(self):
+        def clamp(model):
+            model[2].weight.data.clamp_(-0.01, 0.01)
+        for eager in (True, False):
+            with self.subTest(eager=eager):
+                self.check(clamp, "the values of '2.weight'", eager=eager)
+
+    def test_through_data_into_gradients_that_were_sent(self):
+        def scale(model):
+            model[0].weight.grad.data.mul_(0.5)
+        self.check(scale, "the gradient of '0.weight' was changed")
+
+    def test_through_data_into_gradients_that_were_not_sent(self):
+        model, reference = make_model(norm=False), make_model(norm=False)
+        optimizer = optim.SGD(reference.parameters(), 0.1, momentum=0.9)
+
+        def scale(model):
+            model[0].weight.grad.data.mul_(0.5)
+        for _ in range(3):
+            step(reference, optimizer, lambda: scale(reference))
+        with local() as job:
+            optimizer = distribute(model, job, eager=False)
+            for _ in range(3):
+                step(model, optimizer, lambda: scale(model))
+        assert_same(self, model, reference)
+
+
 class GroupsTest(unittest.TestCase):
 
     def test_parameters_added_or_removed_by_hand_are_refused(self):

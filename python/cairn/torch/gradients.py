@@ -91,6 +91,10 @@ class SendingOptimizer(torch.optim.Optimizer):
         """The gradient of a variable is in its memory, and stays as it is."""
         raise NotImplementedError
 
+    def _changed_gradient(self) -> int | None:
+        """A variable whose gradient has been changed after it was announced, by a write that PyTorch does not count."""
+        return None
+
     def _take_back(self) -> None:
         """Cancels the step in progress."""
         raise NotImplementedError
@@ -218,8 +222,9 @@ class SendingOptimizer(torch.optim.Optimizer):
 
     def _check_sent(self) -> None:
         """Raises Refused if a gradient was changed after it had been sent."""
+        written = self._changed_gradient() if self._begun is not None else None
         for gradient in self._trained:
-            if gradient.sent is not None and (gradient.tensor.grad is not gradient.sent[0]
+            if gradient.sent is not None and (gradient.index == written or gradient.tensor.grad is not gradient.sent[0]
                                               or gradient.sent[0]._version != gradient.sent[1]):
                 self._cancel()
                 raise Refused(f"the gradient of {gradient.name!r} was changed after it had been sent: limit norms by "

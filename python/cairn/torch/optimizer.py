@@ -274,6 +274,9 @@ class DistributedOptimizer(SendingOptimizer):
     def _announce(self, index: int) -> None:
         self._session.announce(index)
 
+    def _changed_gradient(self) -> int | None:
+        return self._session.changed_gradient()
+
     def _take_back(self) -> None:
         self._session.cancel_step()
 
@@ -283,8 +286,10 @@ class DistributedOptimizer(SendingOptimizer):
     def _check_unchanged(self) -> None:
         """Raises Refused if what was sent, or what the servers sent, was changed here."""
         self._check_sent()
+        written = self._session.changed_value()
         for parameter in self._parameters:
-            if (parameter.tensor.data_ptr(), parameter.tensor._version) != parameter.installed:
+            if (parameter.index == written
+                    or (parameter.tensor.data_ptr(), parameter.tensor._version) != parameter.installed):
                 self._cancel()
                 raise Refused(f"the program has changed the values of {parameter.name!r}, which are the servers': load values "
                               "before distribute(), and move or convert the model before it; for other values, use a copy of the model")
@@ -295,6 +300,7 @@ class DistributedOptimizer(SendingOptimizer):
         place = self._session.place
         for parameter in self._all:
             parameter.install(place)
+        self._session.installed()
         for parameter in self._parameters:  # after all: views of one tensor count their versions together
             parameter.installed = (parameter.tensor.data_ptr(), parameter.tensor._version)
         if self._copies is not None:
