@@ -155,7 +155,13 @@ class Job:
         description.max_staleness = -1 if max_staleness is None else whole(max_staleness, "max_staleness", 0, 2**31)
         description.updates = whole(updates, "updates", 0)
         description.skip_empty_updates = skip_empty_updates
-        session = _native.Session(description, self._options, first_values, _log.info)
+        try:
+            session = _native.Session(description, self._options, first_values, _log.info)
+        except Refused as error:
+            if any(job.servers == self.servers and job.worker == self.worker for job in _open_jobs):
+                raise Refused(f"{error}; this process has another open job as worker {self.worker} of these servers: close() "
+                              "that one first", error.code) from None
+            raise
         self._names = {variable.name: i for i, variable in enumerate(variables)}
         self._shapes = [tuple(variable.shape) for variable in variables]
         self._membership = Steps(session, description, self.worker, self._batches)

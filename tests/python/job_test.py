@@ -121,6 +121,18 @@ class ArraysTest(unittest.TestCase):
             with self.assertRaisesRegex(cairn.Refused, "needs cairn.init.train_dir"):
                 job.save_checkpoint()
 
+    def test_a_second_job_in_the_same_place_is_told_of_the_first(self):
+        with cairn.servers() as servers:
+            def start():  # as a cell of a notebook that is run twice
+                job = cairn.init(servers, worker=0, workers=1, connect_timeout=SECONDS)
+                job.start({"w": [1.]}, SGD)
+                return job
+            job = start()
+            with self.assertRaisesRegex(cairn.Refused, "another open job as worker 0 of these servers: close"):
+                start()
+            job.push({"w": [1.]})
+            job.close()
+
     def test_a_closed_job_says_so(self):
         with local() as job:
             job.start({"w": [1.]}, SGD)

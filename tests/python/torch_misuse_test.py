@@ -125,6 +125,35 @@ class WritesTest(unittest.TestCase):
         assert_same(self, model, reference)
 
 
+class BuffersTest(unittest.TestCase):
+
+    def test_masks_with_infinities_stay(self):
+        mask = torch.full((3, 3), float("-inf")).triu(1)
+        model = make_model()
+        model.register_buffer("mask", mask.clone())
+        with local() as job:
+            optimizer = distribute(model, job)
+            for _ in range(2):
+                step(model, optimizer)
+            self.assertEqual(job.version, 2)
+            self.assertIn("1.running_mean", job.values)
+            self.assertNotIn("mask", job.values)
+        self.assertTrue(torch.equal(model.mask, mask))
+
+    def test_a_buffer_of_64_bits_is_named_with_what_to_do(self):
+        model = make_model()
+        model.register_buffer("angles", torch.zeros(2, dtype=torch.float64))
+        with local() as job:
+            with self.assertRaisesRegex(cairn.InvalidArgument, r"buffer 'angles' is torch.float64.*buffers='local'"):
+                distribute(model, job)
+            step(model, distribute(model, job, buffers="local"))
+
+    def test_an_embedding_that_writes_into_its_weight_is_named(self):
+        model = nn.Sequential(nn.Embedding(10, 4, max_norm=1.0))
+        with local() as job, self.assertRaisesRegex(cairn.InvalidArgument, "the embedding '0' has max_norm"):
+            distribute(model, job)
+
+
 class GroupsTest(unittest.TestCase):
 
     def test_parameters_added_or_removed_by_hand_are_refused(self):
@@ -166,6 +195,11 @@ class ArgumentsTest(unittest.TestCase):
                     ((optim.SGD(meta.parameters(), 0.1), meta, job), {}, "'weight' is on the meta device")):
                 with self.subTest(words), self.assertRaisesRegex(cairn.InvalidArgument, words):
                     cairn.torch.distribute(*arguments, **options)
+
+    def test_ids_that_are_no_tensor_are_named(self):
+        for module in (cairn.torch.Embedding(10, 4, name="t"), cairn.torch.EmbeddingBag(10, 4, name="t")):
+            with self.assertRaisesRegex(cairn.InvalidArgument, "table 't': ids are a list"):
+                module([1, 2])
 
     def test_numbers_of_examples(self):
         model = make_model(norm=False)

@@ -236,6 +236,7 @@ class Embedding(TableModule):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """[*] ids to [*, embedding_dim]."""
+        _check_tensor(self.configs[0].name, ids)
         flat = ids.reshape(-1)
         found, = self._look_up([(self.configs[0], flat)])
         rows = pool([Pooled(self.configs[0].name, 1, "sum", Bags(flat, len(flat)), found)])
@@ -262,6 +263,7 @@ class EmbeddingBag(TableModule):
         """ids: [bag, n] without offsets, or [n] with the offsets of the bags. per_sample_weights: in the shape of
         `ids`, with the modes "sum" and "sqrtn". Returns [bag, embedding_dim]; an empty bag has zeros."""
         config = self.configs[0]
+        _check_tensor(config.name, ids)
         bags = _bags_of(config.name, ids, offsets, per_sample_weights, self.include_last_offset)
         if per_sample_weights is not None and per_sample_weights.shape != ids.shape:
             raise InvalidArgument(f"table {config.name!r}: per_sample_weights of the shape {list(per_sample_weights.shape)} for "
@@ -276,6 +278,11 @@ def _checked_padding(name: str, num_embeddings: int | None, padding_idx: int | N
     if not -num_embeddings <= padding_idx < num_embeddings:
         raise InvalidArgument(f"table {name!r}: padding_idx is {padding_idx}, must be in [{-num_embeddings}, {num_embeddings})")
     return padding_idx % num_embeddings
+
+
+def _check_tensor(name: str, ids: Any) -> None:
+    if not isinstance(ids, torch.Tensor):
+        raise InvalidArgument(f"table {name!r}: ids are a {type(ids).__name__}, must be a torch.Tensor")
 
 
 def _bags_of(name: str, ids: torch.Tensor, offsets: torch.Tensor | None, weights: torch.Tensor | None,

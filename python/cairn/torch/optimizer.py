@@ -18,7 +18,7 @@ from cairn.torch.all_reduce import AllReduceOptimizer
 from cairn.torch.embedding import Lookups, check_no_tables
 from cairn.torch.gradients import Gradient, SendingOptimizer, gpu_of
 from cairn.torch.rules import Rule
-from cairn.torch.tensors import check_separate, check_type, floating_buffers
+from cairn.torch.tensors import check_modules, check_separate, check_type, floating_buffers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,8 +61,8 @@ def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Jo
     the optimizer itself; `stateful` are then objects with state_dict() and load_state_dict(), such as schedulers, whose
     state a worker takes over with the values when it begins or returns. max_grad_norm: the norm of the mean gradient
     over all parameters is limited, as by torch.nn.utils.clip_grad_norm_. buffers: "mean" (floating-point buffers, such
-    as the averages of BatchNorm, are the mean over the workers' examples after each step) or "local" (each worker keeps
-    its own). updates: the length of the job; 0: until the chief closes it. eager: gradients are sent while backward
+    as the averages of BatchNorm, are the mean over the workers' examples after each step, unless they begin with
+    infinities, as masks do) or "local" (each worker keeps its own). updates: the length of the job; 0: until the chief closes it. eager: gradients are sent while backward
     goes on; False: by step(). skip_unused: an update leaves the parameters that had no gradient on the chief as they
     are, as torch does, and ignores what others have for them: for models whose workers use the same parameters in a
     step. Otherwise their gradients are zeros, and momentum and decay continue.
@@ -73,6 +73,7 @@ def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Jo
                                       ("model", model, torch.nn.Module, "torch.nn.Module"), ("job", job, Job, "cairn.Job")):
         if not isinstance(value, kind):
             raise InvalidArgument(f"{name} has the type {type(value).__name__}, must be a {wanted}")
+    check_modules(model)
     if max_grad_norm is not None and (isinstance(max_grad_norm, str) or not max_grad_norm > 0):
         raise InvalidArgument(f"max_grad_norm is {max_grad_norm!r}, must be above 0")
     if mode == "allreduce":

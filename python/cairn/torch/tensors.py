@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import torch
 
 from cairn.errors import InvalidArgument
+
+_log = logging.getLogger("cairn")
 
 _CONVERTED = (torch.bfloat16, torch.float16)
 
@@ -34,15 +37,32 @@ def check_separate(parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
 
 def floating_buffers(model: torch.nn.Module, buffers: str) -> list[tuple[str, torch.Tensor]]:
     """The buffers that are averaged, such as those of BatchNorm, after a check of their types. buffers: of
-    distribute()."""
+    distribute(). Not those with infinities, such as masks of attention: a mean needs finite numbers."""
     if buffers not in ("mean", "local"):
         raise InvalidArgument(f"buffers is {buffers!r}, must be 'mean' or 'local'")
     if buffers == "local":
         return []
-    floating = [(name, tensor) for name, tensor in model.named_buffers() if tensor.is_floating_point()]
-    for name, tensor in floating:
-        check_type(name, tensor)
-    return floating
+    averaged = []
+    for name, tensor in model.named_buffers():
+        if not tensor.is_floating_point():
+            continue
+        try:
+            check_type(name, tensor)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"buffer {error}; distribute(buffers='local') leaves the buffers to each worker") from None
+        if bool(torch.isfinite(tensor).all()):
+            averaged.append((name, tensor))
+        else:
+            _log.info("the buffer %r has numbers that are not finite: each worker keeps its own", name)
+    return averaged
+
+
+def check_modules(model: torch.nn.Module) -> None:
+    """Raises InvalidArgument for a module that writes into its parameters in each forward pass."""
+    for name, module in model.named_modules():
+        if getattr(module, "max_norm", None) is not None and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+            raise InvalidArgument(f"the embedding {name!r} has max_norm, which writes into its weight in forward(), but the "
+                                  "values are those of all workers: use max_norm=None")
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
