@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What programs do wrong, or do as torch allows it in one process: it is right here too, or it raises and is named."""
+"""Mistakes of programs, and uses that torch allows in one process: they are right here too, or raise and are named."""
 
 import copy
 import pickle

@@ -62,8 +62,8 @@ class SendingOptimizer(torch.optim.Optimizer):
         self._examples = 1  # of the last step: the next one probably has as many
         self._begun: Any = None  # what the step in progress was begun with; None: there is none
 
-    # The wrapper that torch puts around step(), for hooks, and to name it for a profiler. It takes much of the time of a
-    # small step, which is saved where there are neither hooks nor a profiler.
+    # The wrapper that torch puts around step(), for hooks, and to name it for a profiler. It takes much of the time of
+    # a small step, which is saved where there are neither hooks nor a profiler.
     @staticmethod
     def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
         wrapped = torch.optim.Optimizer.profile_hook_step(func)

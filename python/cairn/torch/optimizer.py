@@ -62,10 +62,11 @@ def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Jo
     state a worker takes over with the values when it begins or returns. max_grad_norm: the norm of the mean gradient
     over all parameters is limited, as by torch.nn.utils.clip_grad_norm_. buffers: "mean" (floating-point buffers, such
     as the averages of BatchNorm, are the mean over the workers' examples after each step, unless they begin with
-    infinities, as masks do) or "local" (each worker keeps its own). updates: the length of the job; 0: until the chief closes it. eager: gradients are sent while backward
-    goes on; False: by step(). skip_unused: an update leaves the parameters that had no gradient on the chief as they
-    are, as torch does, and ignores what others have for them: for models whose workers use the same parameters in a
-    step. Otherwise their gradients are zeros, and momentum and decay continue.
+    infinities, as masks do) or "local" (each worker keeps its own). updates: the length of the job; 0: until the chief
+    closes it. eager: gradients are sent while backward goes on; False: by step(). skip_unused: an update leaves the
+    parameters that had no gradient on the chief as they are, as torch does, and ignores what others have for them: for
+    models whose workers use the same parameters in a step. Otherwise their gradients are zeros, and momentum and decay
+    continue.
 
     Raises InvalidArgument for an optimizer, a parameter or a setting that it names, and the errors of connecting.
     """
@@ -392,7 +393,7 @@ def _check_no_state(state: Any) -> None:
 
 
 def _fingerprint(state: Any) -> dict[Any, dict[str, Any]]:
-    """What tells the state of one moment from that of another, without a copy of it."""
+    """Checksums that tell the state of one moment from that of another."""
     def of(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
