@@ -52,6 +52,9 @@ class Training:
             if not _jax.numpy.issubdtype(_dtype(leaf), _jax.numpy.floating):
                 raise InvalidArgument(f"the parameter {name} is {_dtype(leaf)}, must be of floating-point numbers: keep the "
                                       "others outside of `params`")
+        if hasattr(optimizer, "init") and hasattr(optimizer, "update"):
+            raise InvalidArgument("the optimizer is one of optax, which servers cannot run: give cairn.jax.sgd(), adam() or "
+                                  "adamw(), or the name of a Keras optimizer")
         rule = native_optimizer(optimizer)
 
         def fill(flat: Any) -> None:
@@ -109,6 +112,8 @@ class Training:
         for name, gradient, leaf in zip(self._names, leaves, self._leaves, strict=True):
             if isinstance(gradient, _jax.core.Tracer):
                 raise InvalidArgument("step() was called within jax.jit or jax.grad: call it with their result")
+            if _dtype(gradient).kind == "c":
+                raise InvalidArgument(f"the gradient of {name} is {_dtype(gradient)}, must be real")
             if _np.shape(gradient) != _np.shape(leaf):
                 raise InvalidArgument(f"the gradient of {name} has the shape {list(_np.shape(gradient))}, the parameter "
                                       f"{list(_np.shape(leaf))}")

@@ -10,6 +10,7 @@ The optimizer's rule runs on the servers, with Keras' arithmetic.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,10 @@ class Optimizer(_keras.optimizers.Optimizer):  # type: ignore[misc]
         self.iterations.assign(self.job.version)
 
     def finalize_variable_values(self, var_list: Sequence[Any]) -> None:
-        """Nothing: the servers keep the moving averages of use_ema."""
+        """Warns if Keras would replace the values by the moving averages of use_ema, which the servers keep."""
+        if self._worker.optimizer.use_ema:
+            warnings.warn("use_ema: Keras replaces a model's values by their moving averages at the end of fit(); here the "
+                          "model keeps the values of the last update, and the averages stay on the servers", stacklevel=2)
 
     def get_config(self) -> dict[str, Any]:
         kept = self._worker.optimizer

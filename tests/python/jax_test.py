@@ -108,8 +108,11 @@ class StepsTest(unittest.TestCase):
                 cairn.jax.start(job, {"n": [jnp.arange(2)]})
             with self.assertRaisesRegex(cairn.InvalidArgument, "learning_rate is"):
                 cairn.jax.start(job, params, {"class_name": "SGD", "config": {"learning_rate": [1]}})
+            with self.assertRaisesRegex(cairn.InvalidArgument, "one of optax.*cairn.jax.sgd"):
+                cairn.jax.start(job, params, optax.sgd(0.1))
             training = cairn.jax.start(job, params)
             for grads, words in (({"v": jnp.ones(2)}, "the gradients are"),
+                                 ({"w": 1j * jnp.ones(2)}, "the gradient of w is complex64, must be real"),
                                  ({"w": jnp.ones(3)}, r"gradient of w has the shape \[3\], the parameter \[2\]")):
                 with self.assertRaisesRegex(cairn.InvalidArgument, words):
                     training.step(grads)

@@ -145,6 +145,12 @@ class FitTest(unittest.TestCase):
         for values, expected in zip(read.get_weights(), model.get_weights(), strict=True):
             np.testing.assert_array_equal(values, expected)
 
+    def test_moving_averages_stay_on_the_servers_with_a_warning(self):
+        with cairn.local() as job:
+            model = make_model()
+            with self.assertWarnsRegex(UserWarning, "use_ema.*the averages stay on the servers"):
+                fit(model, cairn.keras.Optimizer(keras.optimizers.SGD(0.1, use_ema=True), model, job), *frameworks.batches())
+
     def test_impossible_settings_are_named(self):
         with cairn.local() as job:
             for optimizer, make, words in (

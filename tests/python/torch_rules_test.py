@@ -100,7 +100,8 @@ class RulesTest(unittest.TestCase):
             pass
 
         model = make_model()
-        for make, words in ((lambda p: Mine(p, 0.1), "Mine"), (optim.LBFGS, "LBFGS")):
+        for make, words in ((lambda p: Mine(p, 0.1), "Mine"), (optim.LBFGS, "LBFGS"),
+                            (lambda p: optim.SGD(p, 0.1, differentiable=True), "differentiable=True")):
             with local() as job, self.assertRaisesRegex(cairn.InvalidArgument, words):
                 cairn.torch.distribute(make(model.parameters()), model, job)
 

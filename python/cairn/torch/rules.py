@@ -34,6 +34,9 @@ class Rule:
         for key in optimizer.defaults:
             if key not in _KEYS and key not in _IMPLEMENTATION and key != "lr":
                 raise InvalidArgument(f"{kind.__name__}: the servers do not know the option {key!r}")
+        if any(group.get("differentiable") for group in optimizer.param_groups):
+            raise InvalidArgument(f"{kind.__name__}: differentiable=True needs the update in this process, but the servers make "
+                                  "it")
         self._known: dict[int, tuple[list[Any], dict[str, float]]] = {}  # [id of a group]: its values, and as numbers
         # AdamW's decay is decoupled by its name.
         self._keys = [key for key in _KEYS if key in optimizer.defaults
