@@ -7,9 +7,9 @@
 namespace cairn::kernels {
 
 absl::Status Validate(const AttentionParams& params) {
-  const int64_t least = std::min({params.batch, params.queries, params.keys, params.heads, params.key_heads,
-                                  params.width, params.value_width});
-  if (least < 1 || params.heads % params.key_heads != 0) {
+  const int64_t least = std::min(
+      {params.batch, params.queries, params.keys, params.heads, params.key_heads, params.value_width});
+  if (least < 1 || params.width < 0 || params.heads % params.key_heads != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "attention of ", params.heads, " heads over q [", params.batch, ",", params.queries, ",",
         params.heads, ",", params.width, "], k [", params.batch, ",", params.keys, ",", params.key_heads, ",",

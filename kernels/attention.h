@@ -15,6 +15,8 @@ namespace cairn::kernels {
 // y = softmax(scale q k^T) v, for each example and head. q is [batch, queries, heads, width], k [batch, keys,
 // key_heads, width], v [batch, keys, key_heads, value_width], and y [batch, queries, heads, value_width], all
 // row-major. Adjacent heads share the keys and values of a key head.
+//
+// With width 0 the scores are given: q has them in place of q k^T, [batch, queries, heads, keys], and there is no k.
 struct AttentionParams {
   int64_t batch = 0, queries = 0, keys = 0;
   int64_t heads = 0, key_heads = 0;  // key_heads divides heads
@@ -50,13 +52,13 @@ class Attention {
   virtual ~Attention() = default;
   // Stores each row's normalization for the next Backward.
   virtual absl::Status Forward(const AttentionInputs& inputs, bool training, float* y) = 0;
-  // The gradients of the last Forward, in the shapes of q, k and v.
+  // The gradients of the last Forward, in the shapes of q, k and v; no dk if the scores are given.
   virtual absl::Status Backward(const AttentionInputs& inputs, const float* y, const float* dy, float* dq,
                                 float* dk, float* dv) = 0;
 };
 
-// INVALID_ARGUMENT for extents below 1, heads that are no multiple of key_heads, and a dropout outside [0,
-// 1).
+// INVALID_ARGUMENT for extents below 1 (a width below 0), heads that are no multiple of key_heads, and a dropout
+// outside [0, 1).
 absl::Status Validate(const AttentionParams& params);
 
 // Whether the query sees the key of an example.

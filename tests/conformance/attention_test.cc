@@ -42,12 +42,14 @@ class AttentionConformance : public ConformanceTest {
     const auto random = [this](const Shape& shape, uint64_t seed) {
       return Rounded(RandomTensor(shape, seed), type());
     };
-    return {.params = params,
-            .masks = std::move(masks),
-            .q = random({params.batch, params.queries, params.heads, params.width}, 1),
-            .k = random({params.batch, params.keys, params.key_heads, params.width}, 2),
-            .v = random({params.batch, params.keys, params.key_heads, params.value_width}, 3),
-            .kept = {}};
+    return {
+        .params = params,
+        .masks = std::move(masks),
+        .q = random(
+            {params.batch, params.queries, params.heads, params.width > 0 ? params.width : params.keys}, 1),
+        .k = random({params.batch, params.keys, params.key_heads, params.width}, 2),
+        .v = random({params.batch, params.keys, params.key_heads, params.value_width}, 3),
+        .kept = {}};
   }
 
   static bool Sees(const Case& c, int64_t example, int64_t query, int64_t key) {
@@ -71,7 +73,7 @@ class AttentionConformance : public ConformanceTest {
       for (int64_t key = 0; key < p.keys; ++key) {
         double score = kernels::kMaskedScore;
         if (Sees(c, example, query, key)) {
-          score = 0;
+          score = p.width == 0 ? c.q.at(row * p.keys + key) : 0;
           for (int64_t i = 0; i < p.width; ++i) {
             score += c.q.at(row * p.width + i) *
                      c.k.at(((example * p.keys + key) * p.key_heads + key_head) * p.width + i);
@@ -104,7 +106,8 @@ class AttentionConformance : public ConformanceTest {
     auto made = device().ops().MakeAttention(p);
     ASSERT_TRUE(made.ok()) << made.status();
     const Shape output = {p.batch, p.queries, p.heads, p.value_width};
-    const auto q = PutActivation(c.q), k = PutActivation(c.k), v = PutActivation(c.v);
+    const bool has_keys = p.width > 0;  // otherwise the scores are given
+    const auto q = PutActivation(c.q), k = has_keys ? PutActivation(c.k) : nullptr, v = PutActivation(c.v);
     const auto put_mask = [this](const std::vector<double>& mask) {
       return mask.empty() ? nullptr : Put(mask);
     };
@@ -114,7 +117,7 @@ class AttentionConformance : public ConformanceTest {
       return memory == nullptr ? nullptr : memory->data();
     };
     const kernels::AttentionInputs inputs = {.q = q->data(),
-                                             .k = k->data(),
+                                             .k = data(k),
                                              .v = v->data(),
                                              .query_mask = data(query_mask),
                                              .key_mask = data(key_mask),
@@ -128,13 +131,13 @@ class AttentionConformance : public ConformanceTest {
 
     const Tensor dy = Rounded(RandomTensor(output, 4), type());
     const auto dy_memory = PutActivation(dy);
-    const auto dq = Poisoned(floats(c.q.shape)), dk = Poisoned(floats(c.k.shape)),
+    const auto dq = Poisoned(floats(c.q.shape)), dk = has_keys ? Poisoned(floats(c.k.shape)) : nullptr,
                dv = Poisoned(floats(c.v.shape));
     ASSERT_TRUE(
-        (*made)->Backward(inputs, y->data(), dy_memory->data(), dq->data(), dk->data(), dv->data()).ok());
+        (*made)->Backward(inputs, y->data(), dy_memory->data(), dq->data(), data(dk), dv->data()).ok());
     const auto f = [&] { return Dot(Definition(c), dy.values); };
     ExpectActivationGradient(GetActivation(*dq, ActivationDesc(c.q.shape)), c.q.values, f);
-    ExpectActivationGradient(GetActivation(*dk, ActivationDesc(c.k.shape)), c.k.values, f);
+    if (has_keys) ExpectActivationGradient(GetActivation(*dk, ActivationDesc(c.k.shape)), c.k.values, f);
     ExpectActivationGradient(GetActivation(*dv, ActivationDesc(c.v.shape)), c.v.values, f);
   }
 };
@@ -161,6 +164,31 @@ TEST_P(AttentionConformance, AgreesWithItsDefinition) {
         Check(MakeCase(params));
       }
     }
+  }
+}
+
+TEST_P(AttentionConformance, ScoresMayBeGiven) {
+  for (const bool causal : {false, true}) {
+    const AttentionParams params = {.batch = 2,
+                                    .queries = 5,
+                                    .keys = 7,
+                                    .heads = 2,
+                                    .key_heads = 1,
+                                    .value_width = 3,
+                                    .scale = 0.5,
+                                    .causal = causal};
+    Check(MakeCase(params));
+    Check(MakeCase(params, {.queries = {}, .keys = Bits(2 * 7, 5), .pairs = Bits(2 * 5 * 7, 6)}));
+  }
+  // Several blocks of queries and of keys; with `causal`, keys that no query sees.
+  for (const bool causal : {false, true}) {
+    Check(MakeCase({.batch = 1,
+                    .queries = 66,
+                    .keys = 100,
+                    .heads = 1,
+                    .key_heads = 1,
+                    .value_width = 2,
+                    .causal = causal}));
   }
 }
 

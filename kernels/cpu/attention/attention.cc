@@ -202,9 +202,25 @@ class CpuAttention final : public Attention {
     }
   }
 
-  // scores [keys][columns] of a block of packed keys, given the scaled queries.
+  bool has_scores() const { return params_.width == 0; }
+  // The given scores of a block of keys: rows of queries, or their gradients.
+  template <typename Float>
+  HeadRows<Float> ScoreRows(Float* q, const QueryBlock& block, int64_t first_key, int64_t keys) const {
+    HeadRows<Float> rows = RowsOf(q, block.example, params_.queries, block.head, params_.heads, params_.keys);
+    rows.first += first_key;
+    rows.width = keys;
+    return rows;
+  }
+
+  // scores [keys][columns] of a block of packed keys, given the scaled queries, or of the given scores.
   void Score(const AttentionInputs& inputs, const QueryBlock& block, int64_t first_key, int64_t end_key,
              Workspace& workspace) const {
+    if (has_scores()) {
+      Transpose(ScoreRows(inputs.q, block, first_key, end_key - first_key), block, params_.scale,
+                workspace.scores.data());
+      SetUnseen(inputs, block, first_key, end_key, kMaskedScore, workspace.scores.data());
+      return;
+    }
     code_.multiply({.m = end_key - first_key,
                     .n = block.columns,
                     .k = params_.width,
@@ -299,6 +315,7 @@ class CpuAttention final : public Attention {
       Pack(k, key, keys, params_.width, 1, workspace.k.data());
       Pack(v, key, keys, params_.value_width, 1, workspace.v.data());
       ScoreGradients(inputs, block, key, end, workspace);
+      if (has_scores()) StoreScoreGradients(block, key, keys, workspace, dq);
       const float* const weights = drops_ ? workspace.weights.data() : workspace.scores.data();
       const auto add_to_keys = [&](const float* of_scores, const std::vector<float>& rows, int64_t width,
                                    std::vector<float>& gradient) {
@@ -327,9 +344,22 @@ class CpuAttention final : public Attention {
                       .c_row = block.columns,
                       .add = key > 0});
     }
+    if (has_scores()) return ClearGradients(block, dq);
     std::fill(workspace.factor.begin(), workspace.factor.end(), params_.scale);
     StoreTransposed(workspace.dq.data(), block, workspace.factor.data(),
                     RowsOf(dq, block.example, params_.queries, block.head, params_.heads, params_.width));
+  }
+
+  // Writes the gradients of the given scores of a block of keys.
+  void StoreScoreGradients(const QueryBlock& block, int64_t first_key, int64_t keys,
+                           const Workspace& workspace, float* dq) const {
+    const std::vector<float> scales(static_cast<size_t>(block.count), params_.scale);
+    StoreTransposed(workspace.dscores.data(), block, scales.data(), ScoreRows(dq, block, first_key, keys));
+  }
+  // Clears the gradients of the scores of keys that the block does not visit.
+  void ClearGradients(const QueryBlock& block, float* dq) const {
+    const auto rows = ScoreRows(dq, block, block.keys, params_.keys - block.keys);
+    for (int64_t i = 0; i < block.count; ++i) std::fill_n(rows.at(block.first + i), rows.width, 0.0f);
   }
 
   // largest, factor (the inverse sum) and sum (y dy) of the block's queries.

@@ -118,6 +118,19 @@ __device__ void AddRows(const HeadRows<const T>& rows, int64_t first, int64_t co
   }
 }
 
+// The rows of given scores, [batch, queries, heads, keys].
+template <typename T>
+__device__ HeadRows<T> OfScores(T* q, const AttentionParams& params, int64_t example, int64_t head) {
+  return OfQueries(q, params, example, head, params.keys);
+}
+// The score of a query and a key: the given one, or the product of their rows `a` and `b`, of which one is scaled.
+template <typename T>
+__device__ float ScoreOf(const AttentionParams& params, const HeadRows<const T>& given, int64_t query,
+                         int64_t key, const float* a, const T* b) {
+  if (params.width == 0) return ToFloat(given.at(query)[key]) * params.scale;
+  return DotWith(a, b, params.width);
+}
+
 // y and statistics [batch, heads, queries]. A warp for each row of these, grid-strided; shared memory: for
 // each warp its query, the sums of y, and 32 weights. The first thread copies the seed to `kept_seed`, unless
 // that is null. Deterministic.
@@ -140,6 +153,7 @@ __global__ void AttendForward(AttentionParams params, AttentionInputs inputs, Ch
     const auto k = OfKeys(Elements<T>(inputs.k), params, example, key_head, params.width);
     const auto v = OfKeys(Elements<T>(inputs.v), params, example, key_head, params.value_width);
     const auto queries = OfQueries(Elements<T>(inputs.q), params, example, head, params.width);
+    const auto given = OfScores(Elements<T>(inputs.q), params, example, head);
     LoadRow(queries.at(query), params.width, params.scale, q);
     for (int64_t i = lane; i < params.value_width; i += kWarp) sums[i] = 0;
     __syncwarp();
@@ -149,8 +163,8 @@ __global__ void AttendForward(AttentionParams params, AttentionInputs inputs, Ch
       const int64_t key = first + lane;
       float score = -std::numeric_limits<float>::infinity();
       if (key < keys)
-        score =
-            Sees(params, inputs, example, query, key) ? DotWith(q, k.at(key), params.width) : kMaskedScore;
+        score = Sees(params, inputs, example, query, key) ? ScoreOf(params, given, query, key, q, k.at(key))
+                                                          : kMaskedScore;
       const float before = largest;
       largest = fmaxf(largest, ReduceLanes(kWarp, score, Largest()));
       const float weight = key < keys ? std::exp(score - largest) : 0.0f, factor = std::exp(before - largest);
@@ -167,8 +181,8 @@ __global__ void AttendForward(AttentionParams params, AttentionInputs inputs, Ch
   }
 }
 
-// dq, and the products of the statistics. As above; shared memory: for each warp its query, its dy, the sums
-// of dq, and 32 gradients of scores. Deterministic.
+// dq, or the gradients of given scores, and the products of the statistics. As above; shared memory: for each warp
+// its query, its dy, the sums of dq, and 32 gradients of scores. Deterministic.
 template <typename T>
 __global__ void DifferentiateQueries(AttentionParams params, AttentionInputs inputs, Choice choice,
                                      const Context::RandomSeed* seed, RowStatistics* statistics, const T* y,
@@ -188,6 +202,8 @@ __global__ void DifferentiateQueries(AttentionParams params, AttentionInputs inp
     const auto k = OfKeys(Elements<T>(inputs.k), params, example, key_head, params.width);
     const auto v = OfKeys(Elements<T>(inputs.v), params, example, key_head, params.value_width);
     const auto queries = OfQueries(Elements<T>(inputs.q), params, example, head, params.width);
+    const auto given = OfScores(Elements<T>(inputs.q), params, example, head);
+    T* const given_gradients = OfScores(dq, params, example, head).at(query);
     const auto outputs = OfQueries(y, params, example, head, params.value_width);
     const auto gradients = OfQueries(dy, params, example, head, params.value_width);
     LoadRow(queries.at(query), params.width, params.scale, q);
@@ -205,16 +221,20 @@ __global__ void DifferentiateQueries(AttentionParams params, AttentionInputs inp
       const int64_t key = first + lane;
       float of_score = 0;  // also for a score that is masked, which is a constant
       if (key < keys && Sees(params, inputs, example, query, key)) {
-        const float weight = std::exp(DotWith(q, k.at(key), params.width) - s.largest) * s.inverse_sum;
+        const float weight =
+            std::exp(ScoreOf(params, given, query, key, q, k.at(key)) - s.largest) * s.inverse_sum;
         const float of_weight =
             Dropped(DotWith(gradient, v.at(key), params.value_width), dropper.Factor(params, row, key));
         of_score = weight * (of_weight - product);
       }
       score_gradients[lane] = of_score;
+      if (params.width == 0 && key < keys) given_gradients[key] = FromFloat<T>(of_score * params.scale);
       __syncwarp();
       AddRows(k, first, keys - first < kWarp ? keys - first : int64_t{kWarp}, score_gradients, 1, sums);
       __syncwarp();
     }
+    for (int64_t key = keys + lane; params.width == 0 && key < params.keys; key += kWarp)
+      given_gradients[key] = FromFloat<T>(0.0f);
     const auto query_gradients = OfQueries(dq, params, example, head, params.width);
     StoreRow(sums, params.width, params.scale, query_gradients.at(query));
     __syncwarp();
@@ -257,6 +277,7 @@ __global__ void DifferentiateKeys(AttentionParams params, AttentionInputs inputs
     const int64_t first_query = FirstQuery(params, inputs, key);
     for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head) {
       const auto queries = OfQueries(Elements<T>(inputs.q), params, example, head, params.width);
+      const auto given = OfScores(Elements<T>(inputs.q), params, example, head);
       const auto gradients = OfQueries(dy, params, example, head, params.value_width);
       for (int64_t first = first_query; first < params.queries; first += kWarp) {
         const int64_t query = first + lane;
@@ -265,7 +286,7 @@ __global__ void DifferentiateKeys(AttentionParams params, AttentionInputs inputs
           const int64_t statistics_row = (example * params.heads + head) * params.queries + query;
           const RowStatistics s = statistics[statistics_row];
           const bool sees = Sees(params, inputs, example, query, key);
-          const float score = sees ? DotWith(k, queries.at(query), params.width) : kMaskedScore;
+          const float score = sees ? ScoreOf(params, given, query, key, k, queries.at(query)) : kMaskedScore;
           const float factor = dropper.Factor(params, statistics_row, key);
           const float undropped = std::exp(score - s.largest) * s.inverse_sum;
           weight = Dropped(undropped, factor);

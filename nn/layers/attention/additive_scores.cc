@@ -5,44 +5,12 @@
 #include "common/core/status.h"
 
 namespace cairn::nn {
-namespace {
-
-// Copies floats to memory of the type of `desc`.
-absl::Status CopyAs(const std::vector<float>& values, const kernels::TensorDesc& desc, float* to,
-                    kernels::Device& device) {
-  const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
-  const kernels::TensorDesc plain = {.shape = desc.shape};
-  CAIRN_ASSIGN_OR_RETURN(const auto floats,
-                         device.Allocate(plain.num_floats(), "additive scores: constants"));
-  CAIRN_RETURN_IF_ERROR(device.CopyToDevice(values.data(), floats->data(), bytes));
-  if (desc.is_plain()) {
-    CAIRN_RETURN_IF_ERROR(device.CopyOnDevice(floats->data(), to, plain.num_floats()));
-  } else {
-    CAIRN_ASSIGN_OR_RETURN(const auto convert, device.ops().MakeReorder(plain, desc));
-    CAIRN_RETURN_IF_ERROR(convert->Run(floats->data(), to));
-  }
-  return device.Synchronize();
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<AdditiveScores>> AdditiveScores::Create(const kernels::TensorDesc& query,
                                                                        const kernels::TensorDesc& key,
                                                                        kernels::Device& device) {
   auto made = std::unique_ptr<AdditiveScores>(new AdditiveScores(device));
-  CAIRN_RETURN_IF_ERROR(made->MakeOps(query, key));  // the large memory first
-  CAIRN_RETURN_IF_ERROR(made->MakeDiagonal(key));
+  CAIRN_RETURN_IF_ERROR(made->MakeOps(query, key));
   return made;
-}
-
-absl::Status AdditiveScores::MakeDiagonal(const kernels::TensorDesc& key) {
-  const int64_t examples = key.shape[0], keys = key.shape[1];
-  const kernels::TensorDesc desc = key.WithShape({examples, keys, keys});
-  CAIRN_ASSIGN_OR_RETURN(diagonal_, device_.Allocate(desc.num_floats(), "additive scores: diagonal"));
-  std::vector<float> values(static_cast<size_t>(desc.shape.num_elements()));
-  for (int64_t row = 0; row < examples * keys; ++row)
-    values[static_cast<size_t>(row * keys + row % keys)] = 1;
-  return CopyAs(values, desc, diagonal_->data(), device_);
 }
 
 absl::Status AdditiveScores::MakeOps(const kernels::TensorDesc& query, const kernels::TensorDesc& key) {
@@ -62,8 +30,10 @@ absl::Status AdditiveScores::MakeOps(const kernels::TensorDesc& query, const ker
   for (Memory* memory : {&ones_, &dones_}) {
     CAIRN_ASSIGN_OR_RETURN(*memory, device_.Allocate(width, "additive scores: scale"));
   }
-  CAIRN_RETURN_IF_ERROR(CopyAs(std::vector<float>(static_cast<size_t>(width), 1.0f), {.shape = {width}},
-                               ones_->data(), device_));
+  const std::vector<float> ones(static_cast<size_t>(width), 1.0f);
+  CAIRN_RETURN_IF_ERROR(
+      device_.CopyToDevice(ones.data(), ones_->data(), width * static_cast<int64_t>(sizeof(float))));
+  CAIRN_RETURN_IF_ERROR(device_.Synchronize());
   const kernels::TensorDesc& weighed = weigh_->output();
   const kernels::TensorDesc scores = query.WithShape(weighed.shape);
   for (Memory* memory : {&scores_, &dscores_}) {

@@ -1,8 +1,6 @@
 // The scores of additive attention (Bahdanau et al., "Neural Machine Translation by Jointly Learning to Align and
 // Translate", 2015): the sum of scale * tanh(query + key) over the last axis, for each pair of a query and a key.
-//
-// An op of attention takes them as its queries, with a matrix of ones on the diagonal as keys: their products are the
-// scores.
+// An op of attention takes them as they are (AttentionParams::width).
 #pragma once
 
 #include <memory>
@@ -29,16 +27,12 @@ class AdditiveScores {
   // Reads gradient(). `dscale` is null if there is no scale.
   absl::Status Backward(const Inputs& inputs, float* dquery, float* dkey, float* dscale);
 
-  const float* scores() const { return Of(scores_); }      // [n, queries, keys]
-  float* gradient() const { return Of(dscores_); }         // of the scores
-  const float* diagonal() const { return Of(diagonal_); }  // [n, keys, keys]
-  int64_t diagonal_floats() const { return diagonal_->num_floats(); }
+  const float* scores() const { return scores_->data(); }  // [n, queries, keys]
+  float* gradient() const { return dscores_->data(); }     // of the scores
 
  private:
   using Memory = std::unique_ptr<kernels::DeviceMemory>;
   explicit AdditiveScores(kernels::Device& device) : device_(device) {}
-  static float* Of(const Memory& memory) { return memory->data(); }
-  absl::Status MakeDiagonal(const kernels::TensorDesc& key);
   absl::Status MakeOps(const kernels::TensorDesc& query, const kernels::TensorDesc& key);
 
   kernels::Device& device_;
@@ -49,7 +43,7 @@ class AdditiveScores {
   Memory ones_, dones_;                                       // the scale that is not given, and its gradient
   Memory sum_, tanhs_, dsum_, dtanhs_;                        // [n, queries, keys, width]
   Memory weighed_, dweighed_;  // scores in the type of weigh_; null if that is theirs
-  Memory scores_, dscores_, diagonal_;
+  Memory scores_, dscores_;
 };
 
 }  // namespace cairn::nn

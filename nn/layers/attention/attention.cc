@@ -75,8 +75,6 @@ class AttentionOp final : public LayerOp {
     if (scores.additive) {
       CAIRN_ASSIGN_OR_RETURN(additive_,
                              AdditiveScores::Create(params.inputs[0], params.inputs[key_], device_));
-      CAIRN_ASSIGN_OR_RETURN(spare_diagonal_,
-                             device_.Allocate(additive_->diagonal_floats(), "gradient of a constant"));
     } else if (scores.use_scale) {
       CAIRN_ASSIGN_OR_RETURN(scaled_, ScaledInput::Create(params.inputs[0], device_));
     }
@@ -141,8 +139,7 @@ class AttentionOp final : public LayerOp {
                            : scaled_ != nullptr ? scaled_->gradient()
                                                 : dq;
     CAIRN_RETURN_IF_ERROR(attention_->Backward(InputsOf(args.inputs), args.output, args.output_gradient,
-                                               dscores, additive_ == nullptr ? dk : spare_diagonal_->data(),
-                                               dv));
+                                               dscores, additive_ == nullptr ? dk : nullptr, dv));
     if (additive_ != nullptr) {
       CAIRN_RETURN_IF_ERROR(additive_->Backward(OfScores(args.inputs, args.variables), dq, dk,
                                                 args.gradients.empty() ? nullptr : args.gradients[0]));
@@ -168,7 +165,7 @@ class AttentionOp final : public LayerOp {
     of_attention.k = inputs[key_];
     if (additive_ != nullptr) {
       of_attention.q = additive_->scores();
-      of_attention.k = additive_->diagonal();
+      of_attention.k = nullptr;
     }
     of_attention.v = inputs[1];
     return of_attention;
@@ -181,7 +178,6 @@ class AttentionOp final : public LayerOp {
   std::unique_ptr<kernels::Attention> attention_;
   std::unique_ptr<ScaledInput> scaled_;       // null: the query as it is
   std::unique_ptr<AdditiveScores> additive_;  // null: products of queries and keys
-  std::unique_ptr<kernels::DeviceMemory> spare_diagonal_;
   std::unique_ptr<kernels::NaryOp> add_;
   std::unique_ptr<kernels::DeviceMemory> spare_[3];  // of query, value and key
   std::unique_ptr<kernels::DeviceMemory> zeros_;
@@ -250,7 +246,7 @@ class AttentionLayer final : public Layer {
     const std::string v = onnx.ChannelsLast(inputs[1]);
     if (scores_.additive) {
       q = ScoresInOnnx({q, k, {}}, shapes, variables, onnx);
-      k = DiagonalInOnnx(shapes[1][0], onnx);
+      k.clear();
     } else if (scores_.use_scale) {
       q = onnx.Add("Mul", {q, onnx.Weights(variables[0])});
     }
@@ -273,11 +269,6 @@ class AttentionLayer final : public Layer {
     if (!variables.empty()) tanh = onnx.Add("Mul", {tanh, onnx.Weights(variables[0])});
     return onnx.Add("ReduceSum", {tanh, onnx.Ints("axes", {-1})}, {{"keepdims", int64_t{0}}});
   }
-  static std::string DiagonalInOnnx(int64_t keys, OnnxBuilder& onnx) {
-    std::vector<float> values(static_cast<size_t>(keys * keys));
-    for (int64_t key = 0; key < keys; ++key) values[static_cast<size_t>(key * keys + key)] = 1;
-    return onnx.Floats("diagonal", {1, keys, keys}, std::move(values));
-  }
 
   size_t KeyInput(size_t inputs) const { return call_.key() < inputs ? call_.key() : 1; }
   kernels::AttentionParams AttentionOf(int64_t batch, absl::Span<const Shape> inputs) const {
@@ -286,7 +277,7 @@ class AttentionLayer final : public Layer {
             .keys = inputs[1][0],
             .heads = 1,
             .key_heads = 1,
-            .width = scores_.additive ? inputs[1][0] : inputs[0][1],
+            .width = scores_.additive ? 0 : inputs[0][1],
             .value_width = inputs[1][1],
             .causal = call_.causal,
             .dropout = dropout_,

@@ -43,13 +43,20 @@ std::string AttentionInOnnx(const kernels::AttentionParams& params, const OnnxPr
     return onnx.Add("Transpose", {Reshaped(x, {-1, length, heads, width}, onnx)},
                     {{"perm", std::move(order)}});
   };
-  std::string q = by_heads(inputs.q, queries, params.heads, params.width, {0, 2, 1, 3});
-  const std::string k = by_heads(inputs.k, keys, params.key_heads, params.width, {0, 2, 3, 1});
-  const std::string v = by_heads(inputs.v, keys, params.key_heads, params.value_width, {0, 2, 1, 3});
+  const bool has_scores = params.width == 0;
   // Heads that share a key head become additional queries of that key head.
-  if (group > 1) q = Reshaped(q, {-1, params.key_heads, group * queries, params.width}, onnx);
-  std::string scores = onnx.Add("Mul", {onnx.Add("MatMul", {q, k}), onnx.Scalar("scale", params.scale)});
-  if (group > 1) scores = Reshaped(scores, {-1, params.heads, queries, keys}, onnx);
+  const auto grouped = [&](const std::string& x, int64_t width) {
+    return group == 1 ? x : Reshaped(x, {-1, params.key_heads, group * queries, width}, onnx);
+  };
+  const std::string v = by_heads(inputs.v, keys, params.key_heads, params.value_width, {0, 2, 1, 3});
+  std::string scores =
+      by_heads(inputs.q, queries, params.heads, has_scores ? keys : params.width, {0, 2, 1, 3});
+  if (!has_scores) {
+    const std::string k = by_heads(inputs.k, keys, params.key_heads, params.width, {0, 2, 3, 1});
+    scores = onnx.Add("MatMul", {grouped(scores, params.width), k});
+    if (group > 1) scores = Reshaped(scores, {-1, params.heads, queries, keys}, onnx);
+  }
+  scores = onnx.Add("Mul", {scores, onnx.Scalar("scale", params.scale)});
   if (params.causal) {
     std::vector<float> sees;
     for (int64_t query = 0; query < queries; ++query) {
@@ -61,9 +68,8 @@ std::string AttentionInOnnx(const kernels::AttentionParams& params, const OnnxPr
     const std::string unseen = onnx.Add("Equal", {mask, onnx.Scalar("zero", 0)});
     scores = onnx.Add("Where", {unseen, onnx.Scalar("masked", kernels::kMaskedScore), scores});
   }
-  std::string weights = onnx.Add("Softmax", {scores}, {{"axis", int64_t{-1}}});
-  if (group > 1) weights = Reshaped(weights, {-1, params.key_heads, group * queries, keys}, onnx);
-  std::string attended = onnx.Add("MatMul", {weights, v});
+  const std::string weights = onnx.Add("Softmax", {scores}, {{"axis", int64_t{-1}}});
+  std::string attended = onnx.Add("MatMul", {grouped(weights, keys), v});
   if (group > 1) attended = Reshaped(attended, {-1, params.heads, queries, params.value_width}, onnx);
   return Reshaped(onnx.Add("Transpose", {attended}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}}),
                   {-1, queries, params.heads * params.value_width}, onnx);
