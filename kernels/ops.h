@@ -345,8 +345,8 @@ enum class RecurrentCell { kSimple, kLstm, kGru };
 
 // A recurrent layer in one direction, behind the projection of its inputs z = x kernel + bias, [n, steps, gates *
 // units]. The gates are in Keras' order: i f c o of an LSTM, z r h of a GRU, one of a simple cell. With the states h
-// and c [n, units], which are 0 at first, U the recurrent kernel [units, gates * units], f the activation and s the
-// recurrent activation, a step is
+// and c [n, units], which are given or 0 at first, U the recurrent kernel [units, gates * units], f the activation and
+// s the recurrent activation, a step is
 //   kSimple  h = f(z + h U)
 //   kLstm    c = s(zf + h Uf) c + s(zi + h Ui) f(zc + h Uc),  h = s(zo + h Uo) f(c)
 //   kGru     h = u h + (1 - u) f(zh + r (h Uh + bh)),  u = s(zz + h Uz + bz),  r = s(zr + h Ur + br)
@@ -380,14 +380,29 @@ class Recurrence {
     // [n, units] plain float32: the factors of the h that is multiplied by U (dropout); null: 1. It must be the same in
     // Backward().
     const float* state_scale = nullptr;
+    // The states before the first step, [n, units] of `type`; null, in all calls or in none: 0. c: only of kLstm.
+    const float *first_h = nullptr, *first_c = nullptr;
+  };
+  struct Outputs {
+    float* y = nullptr;
+    float *last_h = nullptr,
+          *last_c = nullptr;  // the states after the last step, as first_h; null: not needed
+  };
+  struct OutputGradients {
+    const float* y = nullptr;
+    const float *last_h = nullptr, *last_c = nullptr;  // null: 0
+  };
+  struct Gradients {
+    float *kernel = nullptr, *bias = nullptr;      // the bias: null without use_bias
+    float *first_h = nullptr, *first_c = nullptr;  // null: not needed
   };
 
   virtual ~Recurrence() = default;
   // Overwrites z, which Backward() needs.
-  virtual absl::Status Forward(const Inputs& inputs, float* z, float* y) = 0;
+  virtual absl::Status Forward(const Inputs& inputs, float* z, const Outputs& outputs) = 0;
   // Overwrites z by its gradient.
-  virtual absl::Status Backward(const Inputs& inputs, float* z, const float* dy, float* dkernel,
-                                float* dbias) = 0;
+  virtual absl::Status Backward(const Inputs& inputs, float* z, const OutputGradients& of_outputs,
+                                const Gradients& gradients) = 0;
 };
 
 // --- Training only ---

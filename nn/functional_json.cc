@@ -102,9 +102,11 @@ absl::Status CollectTensors(const json& value, CallForm form, std::vector<Tensor
   return absl::OkStatus();
 }
 
-// The argument of a call that has the weights of the ids; empty: the layer takes none.
-std::string WeightsKey(const ReadLayer& layer) {
+// The keyword argument of a call that has further tensors: the weights of ids, or the initial states of a recurrent
+// layer; empty: the layer takes none.
+std::string TensorsKey(const ReadLayer& layer) {
   if (layer.layer == nullptr) return "";
+  if (layer.layer->num_states() > 0) return "initial_state";
   if (layer.layer->class_name() == "CategoryEncoding") return "count_weights";
   return layer.layer->row_table() != nullptr ? "weights" : "";
 }
@@ -171,31 +173,34 @@ json InModelsOrder(const json& args, const GraphLayer& layer) {
 
 absl::StatusOr<GraphLayer::Call> ReadCall(const json& call, const GraphLayer& entry) {
   const ReadLayer& layer = entry.read;
-  const std::string weights_key = WeightsKey(layer);
+  const std::string further_key = TensorsKey(layer);
   const bool training_mode = HasTrainingMode(entry);
   const CallForm keras2 = training_mode ? CallForm::kKeras2OfTrainingMode : CallForm::kKeras2;
   GraphLayer::Call read;
   std::vector<Tensor>& tensors = read.inputs;
   if (call.is_object()) {
-    json kwargs = call.value("kwargs", json()), weights;
+    json kwargs = call.value("kwargs", json()), further;
     if (kwargs.is_object() && kwargs.contains("mask")) {
       if (!IsNull(kwargs["mask"]))
         CAIRN_RETURN_IF_ERROR(CollectTensors(kwargs["mask"], CallForm::kKeras3, read.masks));
       kwargs.erase("mask");
     }
-    if (!weights_key.empty() && kwargs.is_object() && kwargs.contains(weights_key)) {
-      weights = std::move(kwargs[weights_key]);
-      kwargs.erase(weights_key);
+    if (!further_key.empty() && kwargs.is_object() && kwargs.contains(further_key)) {
+      further = std::move(kwargs[further_key]);
+      kwargs.erase(further_key);
     }
     CAIRN_RETURN_IF_ERROR(CheckKwargs(kwargs, CallForm::kKeras3));
     const json args = InModelsOrder(call.value("args", json::array()), entry);
     CAIRN_RETURN_IF_ERROR(CollectTensors(args, CallForm::kKeras3, tensors));
-    if (!weights.is_null()) CAIRN_RETURN_IF_ERROR(CollectTensors(weights, CallForm::kKeras3, tensors));
+    if (!IsNull(further)) CAIRN_RETURN_IF_ERROR(CollectTensors(further, CallForm::kKeras3, tensors));
+    // Keras 3 gives a layer that has an initial_state no mask, unless the call does. Keras 2 does.
+    const bool has_states = layer.layer != nullptr && layer.layer->num_states() > 0 && tensors.size() > 1;
+    read.takes_masks = !has_states || !read.masks.empty();
   } else {
-    json of_keras2 = call, weights;
-    if (!weights_key.empty()) weights = TakeKeyword(weights_key, of_keras2);
+    json of_keras2 = call, further;
+    if (!further_key.empty()) further = TakeKeyword(further_key, of_keras2);
     CAIRN_RETURN_IF_ERROR(CollectTensors(of_keras2, keras2, tensors));
-    if (!weights.is_null()) CAIRN_RETURN_IF_ERROR(CollectTensors(weights, keras2, tensors));
+    if (!IsNull(further)) CAIRN_RETURN_IF_ERROR(CollectTensors(further, keras2, tensors));
   }
   if (tensors.empty()) return absl::InvalidArgumentError("a call names no tensors");
   // A FeatureCross that is called with x0 alone crosses it with itself.

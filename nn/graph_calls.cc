@@ -118,9 +118,28 @@ class GraphCall {
         if (!status.ok()) return Annotate(status, call.layer->read.where);
         continue;
       }
-      CAIRN_ASSIGN_OR_RETURN(values_[OutputOf(call, 0)], builder_.AddNode(call.layer->read, inputs));
+      CAIRN_ASSIGN_OR_RETURN(const int made,
+                             builder_.AddNode(call.layer->read, inputs, call.arguments().takes_masks));
+      if (call.layer->read.layer->num_outputs() == 1) {
+        values_[OutputOf(call, 0)] = made;
+        continue;
+      }
+      for (const int64_t number : needed_.at(call.key)) {
+        CAIRN_ASSIGN_OR_RETURN(values_[OutputOf(call, number)],
+                               builder_.AddOutputOf(made, static_cast<int>(number)));
+      }
     }
     return absl::OkStatus();
+  }
+
+  // The shapes of all outputs of a layer with several, of its first call that has been added. Empty for other layers.
+  std::vector<Shape> OutputShapesOf(const GraphLayer& layer) const {
+    if (layer.read.layer == nullptr || layer.read.layer->num_outputs() == 1) return {};
+    const auto called = values_.lower_bound({.layer = layer.read.local_name});
+    std::vector<Shape> inputs;
+    for (const Tensor& input : layer.calls[static_cast<size_t>(called->first.call)].inputs)
+      inputs.push_back(builder_.ShapeOf(values_.at(input)));
+    return layer.read.layer->OutputShapes(inputs);
   }
 
  private:
@@ -208,7 +227,9 @@ class GraphCall {
       return absl::InvalidArgumentError(absl::StrCat(user, ": layer '", tensor.layer, "' is called ", calls,
                                                      " times, not ", tensor.call + 1));
     }
-    const int64_t outputs = layer.model == nullptr ? 1 : static_cast<int64_t>(layer.model->outputs.size());
+    const int64_t outputs = layer.model != nullptr ? static_cast<int64_t>(layer.model->outputs.size())
+                            : layer.is_input()     ? 1
+                                                   : layer.read.layer->num_outputs();
     if (tensor.output >= outputs) {
       return absl::InvalidArgumentError(absl::StrCat(user, ": layer '", tensor.layer, "' has ", outputs,
                                                      outputs == 1 ? " output, not " : " outputs, not ",
@@ -273,10 +294,12 @@ class GraphCall {
 };
 
 // "(None, 28, 28)"
-std::string KerasShape(int value, const ModelBuilder& builder) {
-  if (builder.IsRagged(value)) return "(None, None)";
-  const Shape& shape = builder.ShapeOf(value);
+std::string KerasShape(const Shape& shape) {
   return absl::StrCat("(None", shape.rank() > 0 ? ", " : "", absl::StrJoin(shape.dims(), ", "), ")");
+}
+
+std::string KerasShape(int value, const ModelBuilder& builder) {
+  return builder.IsRagged(value) ? "(None, None)" : KerasShape(builder.ShapeOf(value));
 }
 
 void CollectVariables(const GraphLayer& layer, const ModelBuilder& builder, std::set<int>& variables) {
@@ -295,7 +318,10 @@ SummaryRow RowOf(const GraphLayer& layer, const GraphCall& call, const ModelBuil
                                   : layer.model != nullptr ? layer.model->class_name
                                                            : layer.read.layer->class_name()};
   std::vector<std::string> shapes;
-  for (const int value : call.OutputsOf(layer)) shapes.push_back(KerasShape(value, builder));
+  for (const Shape& shape : call.OutputShapesOf(layer)) shapes.push_back(KerasShape(shape));
+  if (shapes.empty()) {
+    for (const int value : call.OutputsOf(layer)) shapes.push_back(KerasShape(value, builder));
+  }
   row.output_shape = shapes.size() == 1 ? shapes[0] : absl::StrCat("[", absl::StrJoin(shapes, ", "), "]");
   std::set<int> variables;
   CollectVariables(layer, builder, variables);

@@ -19,6 +19,7 @@
 #include "nn/layers/activity_regularization.h"
 #include "nn/layers/id_layer.h"
 #include "nn/layers/input_layer.h"
+#include "nn/layers/select_output.h"
 
 namespace cairn::nn {
 namespace {
@@ -80,6 +81,25 @@ bool IsLookedUp(const std::vector<Node>& nodes, int source) {
     if (!OnlyReshapes(node.layer->class_name()) || IsLookedUp(nodes, static_cast<int>(i))) return true;
   }
   return false;
+}
+
+std::vector<Shape> ShapesOf(absl::Span<const int> values, const ModelBuilder& builder) {
+  std::vector<Shape> shapes;
+  for (const int value : values) shapes.push_back(builder.ShapeOf(value));
+  return shapes;
+}
+
+// INVALID_ARGUMENT unless the layer takes so many inputs.
+absl::Status CheckInputs(const ReadLayer& layer, size_t inputs) {
+  const bool merges = layer.layer->merges();
+  const int states = layer.layer->num_states();
+  const bool may_be_weighted =
+      layer.layer->row_table() != nullptr || layer.layer->class_name() == "CategoryEncoding";
+  const bool has_states = states > 0 && static_cast<int>(inputs) == 1 + states;
+  if (merges == (inputs > 1) || may_be_weighted || has_states) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(layer.where, ": ", inputs, " inputs, expected ", merges ? "two or more" : "one",
+                   states > 0 ? absl::StrCat(", or with an initial_state ", 1 + states) : ""));
 }
 
 }  // namespace
@@ -307,9 +327,7 @@ absl::Status ModelBuilder::AddOutputs(absl::Span<const NamedValue> outputs) {
 
 absl::StatusOr<int> ModelBuilder::AddOwnNode(std::shared_ptr<const Layer> layer, std::vector<int> inputs,
                                              const std::string& device) {
-  std::vector<Shape> shapes;
-  for (const int input : inputs) shapes.push_back(ShapeOf(input));
-  CAIRN_ASSIGN_OR_RETURN(Shape output, layer->OutputShape(shapes));
+  CAIRN_ASSIGN_OR_RETURN(Shape output, layer->OutputShape(ShapesOf(inputs, *this)));
   CAIRN_ASSIGN_OR_RETURN(output, Shape::FromUntrusted(output.dims()));
   model_.nodes_.push_back({.layer = std::move(layer),
                            .inputs = std::move(inputs),
@@ -330,26 +348,22 @@ absl::StatusOr<int> ModelBuilder::AddActivityNode(const ReadLayer& layer, int of
   return added;
 }
 
-absl::StatusOr<int> ModelBuilder::AddNode(const ReadLayer& layer, const std::vector<int>& inputs) {
+absl::StatusOr<int> ModelBuilder::AddNode(const ReadLayer& layer, const std::vector<int>& inputs,
+                                          bool takes_masks) {
   if (inputs.size() == 1 && ComputesIds(layer.layer->class_name()) &&
       layer.layer->class_name() != "CategoryEncoding") {
     CAIRN_ASSIGN_OR_RETURN(const int ids, AddMappedInput(layer, inputs[0]));
     if (!static_cast<const IdLayer&>(*layer.layer).encodes()) return ids;
-    return AddLayerNode(layer, {ids});
+    return AddLayerNode(layer, {ids}, takes_masks);
   }
-  CAIRN_ASSIGN_OR_RETURN(const int made, AddLayerNode(layer, inputs));
+  CAIRN_ASSIGN_OR_RETURN(const int made, AddLayerNode(layer, inputs, takes_masks));
   return layer.activity == nullptr ? made : AddActivityNode(layer, made);
 }
 
-absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std::vector<int>& inputs) {
-  const bool may_be_weighted =
-      layer.layer->row_table() != nullptr || layer.layer->class_name() == "CategoryEncoding";
-  if (layer.layer->merges() != (inputs.size() > 1) && !may_be_weighted) {
-    return absl::InvalidArgumentError(absl::StrCat(layer.where, ": ", inputs.size(), " inputs, expected ",
-                                                   layer.layer->merges() ? "two or more" : "one"));
-  }
-  std::vector<Shape> shapes;
-  for (int input : inputs) shapes.push_back(ShapeOf(input));
+absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std::vector<int>& inputs,
+                                               bool takes_masks) {
+  CAIRN_RETURN_IF_ERROR(CheckInputs(layer, inputs.size()));
+  const std::vector<Shape> shapes = ShapesOf(inputs, *this);
   for (const Shape& shape : shapes) {
     if (!layer.is_function || shape.rank() == shapes[0].rank()) continue;
     return absl::InvalidArgumentError(absl::StrCat(layer.where, ": inputs ", shapes[0].ToString(), " and ",
@@ -367,7 +381,9 @@ absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std
   auto bounded = Shape::FromUntrusted(output->dims());
   if (!bounded.ok()) return Annotate(bounded.status(), layer.where);
   node.output_shape = *std::move(bounded);
-  if (const auto status = TakeMasks(node); !status.ok()) return Annotate(status, layer.where);
+  if (takes_masks) {
+    if (const auto status = TakeMasks(node); !status.ok()) return Annotate(status, layer.where);
+  }
   if (const auto status = AddVariables(layer, shapes, node); !status.ok())
     return Annotate(status, layer.where);
   model_.nodes_.push_back(std::move(node));
@@ -376,6 +392,15 @@ absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std
   if (layer.is_function) return made;
   if (const auto status = masks_.AddOutput(*layer.layer, inputs, made); !status.ok())
     return Annotate(status, layer.where);
+  return made;
+}
+
+absl::StatusOr<int> ModelBuilder::AddOutputOf(int node, int output) {
+  const Node& of = model_.nodes_[static_cast<size_t>(node)];
+  const std::vector<Shape> shapes = of.layer->OutputShapes(ShapesOf(of.own_inputs(), *this));
+  const auto layer = MakeSelectOutput(absl::StrCat(of.layer->name(), "_output_", output), shapes, output);
+  CAIRN_ASSIGN_OR_RETURN(const int made, AddOwnNode(layer, {node}, of.device));
+  CAIRN_RETURN_IF_ERROR(masks_.AddOutput(*layer, {node}, made));
   return made;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/core/shape.h"
 #include "nn/layer/config_reader.h"
 #include "nn/layers/input_layer.h"
@@ -73,8 +74,13 @@ class ModelBuilder {
   // Returns the input's index for Node::inputs.
   int AddInput(const ReadLayer& layer, const Shape& shape);
   // Adds a call of `layer` on the values of `inputs`, and returns the node's index. If the layer was called
-  // before, its variables are shared: INVALID_ARGUMENT if its inputs have other shapes now.
-  absl::StatusOr<int> AddNode(const ReadLayer& layer, const std::vector<int>& inputs);
+  // before, its variables are shared: INVALID_ARGUMENT if its inputs have other shapes now. `takes_masks`: whether a
+  // layer that takes masks of its inputs gets them in this call. It passes them on anyway.
+  absl::StatusOr<int> AddNode(const ReadLayer& layer, const std::vector<int>& inputs,
+                              bool takes_masks = true);
+
+  // Adds a node that selects an output of `node`, whose layer has several. Returns its index.
+  absl::StatusOr<int> AddOutputOf(int node, int output);
 
   // INVALID_ARGUMENT if there are too many calls of layers, or of models within the model.
   absl::Status CountCall();
@@ -111,7 +117,7 @@ class ModelBuilder {
   // The input of the model that has the ids of `layer` for the values of input `value`.
   absl::StatusOr<int> AddMappedInput(const ReadLayer& layer, int value);
   // Adds a node of `layer`, which is not only a map.
-  absl::StatusOr<int> AddLayerNode(const ReadLayer& layer, const std::vector<int>& inputs);
+  absl::StatusOr<int> AddLayerNode(const ReadLayer& layer, const std::vector<int>& inputs, bool takes_masks);
   // Adds a node of a layer without variables that the file does not have.
   absl::StatusOr<int> AddOwnNode(std::shared_ptr<const Layer> layer, std::vector<int> inputs,
                                  const std::string& device);

@@ -22,7 +22,7 @@
 
 namespace cairn::nn {
 
-// The output of a call of a layer. Only a model within the model has several outputs.
+// The output of a call of a layer. A model within the model, or a recurrent layer that returns its states, has several.
 struct Tensor {
   std::string layer;  // its name within its own model
   int64_t call = 0;
@@ -41,6 +41,7 @@ struct GraphLayer {
   struct Call {
     std::vector<Tensor> inputs;
     std::vector<Tensor> masks{};  // the keyword argument `mask`
+    bool takes_masks = true;      // of its inputs, if the layer takes masks
   };
 
   ReadLayer read;

@@ -101,7 +101,7 @@ std::unique_ptr<Layer> MakeTimeDistributed(std::string name, ConfigReader& confi
   std::unique_ptr<Layer> inner = ReadInnerLayer("layer", config, FindLayer);
   if (inner == nullptr) return nullptr;
   if (inner->merges() || inner->row_table() != nullptr || inner->mask_maker() != nullptr ||
-      inner->adds_penalty() || inner->class_name() == "BatchNormalization") {
+      inner->adds_penalty() || inner->num_outputs() > 1 || inner->class_name() == "BatchNormalization") {
     config.Fail("layer", absl::StrCat(inner->class_name(), " is not supported in TimeDistributed"));
   }
   return std::make_unique<TimeDistributedLayer>(std::move(name), std::move(inner));

@@ -140,6 +140,13 @@ class Layer {
 
   // Whether the layer takes several inputs. Other layers take one.
   virtual bool merges() const { return false; }
+  // The number of states of a recurrent layer. It takes none as inputs, or all of them after its first input.
+  virtual int num_states() const { return 0; }
+  // A layer may have several outputs. Its op then writes them one after another into one vector for each example, whose
+  // shape is OutputShape(), and nodes behind it select them (ModelBuilder::AddOutputOf).
+  virtual int num_outputs() const { return 1; }
+  // [output] The shapes of several outputs. Empty for a layer with one output.
+  virtual std::vector<Shape> OutputShapes(absl::Span<const Shape> /*inputs*/) const { return {}; }
   // Shapes are without the batch. INVALID_ARGUMENT if the layer cannot take these inputs; the caller adds the
   // layer's name.
   virtual absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const = 0;

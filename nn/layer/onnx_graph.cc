@@ -1,5 +1,6 @@
 #include "nn/layer/onnx_graph.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -68,6 +69,17 @@ std::string OnnxBuilder::Add(absl::string_view op_type, std::vector<std::string>
   std::string name = UniqueName(absl::StrCat(layer_, "/", op_type));
   graph_.nodes.push_back({std::string(op_type), name, std::move(inputs), name, std::move(attributes)});
   return name;
+}
+
+std::vector<std::string> OnnxBuilder::AddWithOutputs(int outputs, absl::string_view op_type,
+                                                     std::vector<std::string> inputs,
+                                                     std::vector<OnnxAttribute> attributes) {
+  std::vector<std::string> names = {Add(op_type, std::move(inputs), std::move(attributes))};
+  while (static_cast<int>(names.size()) < outputs) {
+    names.push_back(UniqueName(absl::StrCat(layer_, "/", op_type)));
+    graph_.nodes.back().more_outputs.push_back(names.back());
+  }
+  return names;
 }
 
 std::string OnnxBuilder::Cast(std::string from, DType to) {
@@ -186,6 +198,7 @@ std::string OnnxBuilder::Ints(absl::string_view what, std::vector<int64_t> value
 void OnnxBuilder::Rename(const std::string& name, const std::string& to) {
   for (OnnxNode& node : graph_.nodes) {
     if (node.output == name) node.output = to;
+    std::replace(node.more_outputs.begin(), node.more_outputs.end(), name, to);
     for (std::string& input : node.inputs) {
       if (input == name) input = to;
     }

@@ -44,7 +44,8 @@ struct OnnxNode {
   std::vector<std::string> inputs;
   std::string output;
   std::vector<OnnxAttribute> attributes;
-  std::string domain{};  // empty: ONNX's standard operators
+  std::string domain{};                     // empty: ONNX's standard operators
+  std::vector<std::string> more_outputs{};  // after `output`
 };
 
 // A constant: a variable's values, or a parameter of an operation.
@@ -116,6 +117,10 @@ class OnnxBuilder {
   // Returns the output's name: "LAYER/OP_TYPE", with a number if that name is taken.
   std::string Add(absl::string_view op_type, std::vector<std::string> inputs,
                   std::vector<OnnxAttribute> attributes = {});
+  // The same for an operation with several outputs: returns their names.
+  std::vector<std::string> AddWithOutputs(int outputs, absl::string_view op_type,
+                                          std::vector<std::string> inputs,
+                                          std::vector<OnnxAttribute> attributes);
   std::string Cast(std::string from, DType to);
   // Returns the name of a variable's values in the graph. `permutation` reorders the axes (empty: unchanged).
   // `shape` is the resulting shape (empty: the shape of the permuted axes). If a layer is called again,

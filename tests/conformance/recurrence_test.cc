@@ -37,9 +37,13 @@ double Value(const kernels::ActivationParams& f, double x) {
 
 class RecurrenceConformance : public ConformanceTest {
  protected:
-  // The operands of a recurrence. Without a mask or a scale those are empty.
+  // The operands of a recurrence. Without a mask, a scale or first states those are empty.
   struct Operands {
-    Tensor z, kernel, bias, mask, scale;
+    Tensor z, kernel, bias, mask, scale, first_h, first_c;
+  };
+  // Which operands a test has, besides z and the kernel.
+  struct Options {
+    bool masked = false, scaled = false, states = false;
   };
 
   static RecurrenceParams Usual(RecurrentCell cell) {
@@ -54,13 +58,20 @@ class RecurrenceConformance : public ConformanceTest {
     return params;
   }
 
-  static std::vector<double> Definition(const RecurrenceParams& p, const Operands& of) {
+  // y, NaN where it is not written. Appends the states of each example after its last step to `last_h` and `last_c`.
+  static std::vector<double> Definition(const RecurrenceParams& p, const Operands& of,
+                                        std::vector<double>* last_h = nullptr,
+                                        std::vector<double>* last_c = nullptr) {
     const int64_t units = p.units, gates = p.gates(), width = p.y_width > 0 ? p.y_width : units;
     const int64_t rows = p.sequences ? p.steps : 1;
     std::vector<double> y(static_cast<size_t>(p.batch * rows * width), std::nan(""));
     const auto at = [](const Tensor& tensor, int64_t i) { return tensor.values[static_cast<size_t>(i)]; };
     for (int64_t n = 0; n < p.batch; ++n) {
       std::vector<double> h(static_cast<size_t>(units)), c(h), out(h);
+      for (int64_t j = 0; j < units && !of.first_h.values.empty(); ++j) {
+        h[static_cast<size_t>(j)] = at(of.first_h, n * units + j);
+        c[static_cast<size_t>(j)] = at(of.first_c, n * units + j);
+      }
       for (int64_t index = 0; index < p.steps; ++index) {
         const int64_t step = p.backwards ? p.steps - 1 - index : index;
         const bool is_masked = !of.mask.values.empty() && at(of.mask, n * p.steps + step) == 0;
@@ -109,24 +120,37 @@ class RecurrenceConformance : public ConformanceTest {
         for (int64_t j = 0; j < units; ++j)
           y[static_cast<size_t>(row * width + p.y_column + j)] = out[static_cast<size_t>(j)];
       }
+      if (last_h != nullptr) last_h->insert(last_h->end(), h.begin(), h.end());
+      if (last_c != nullptr) last_c->insert(last_c->end(), c.begin(), c.end());
     }
     return y;
   }
 
-  // The elements that the op writes.
+  // The elements that the op writes: of y, then of the last states.
   static std::vector<double> Written(const RecurrenceParams& p, const Operands& of) {
-    std::vector<double> written;
-    for (const double value : Definition(p, of)) {
+    std::vector<double> written, last_h, last_c;
+    for (const double value : Definition(p, of, &last_h, &last_c)) {
       if (!std::isnan(value)) written.push_back(value);
     }
+    if (of.first_h.values.empty()) return written;
+    written.insert(written.end(), last_h.begin(), last_h.end());
+    if (p.cell == RecurrentCell::kLstm) written.insert(written.end(), last_c.begin(), last_c.end());
     return written;
   }
 
   void Check(RecurrenceParams params, bool masked = false, bool scaled = false) {
+    Check(params, Options{.masked = masked, .scaled = scaled});
+  }
+
+  // With `states`, the first states are given, and the last ones are outputs.
+  void Check(RecurrenceParams params, const Options& options) {
+    const auto [masked, scaled, states] = options;
+    const bool carries = states && params.cell == RecurrentCell::kLstm;
     SCOPED_TRACE(testing::Message() << "cell " << static_cast<int>(params.cell) << ", units " << params.units
                                     << ", batch " << params.batch << ", reset after " << params.reset_after
                                     << ", sequences " << params.sequences << ", backwards "
-                                    << params.backwards << ", masked " << masked << ", scaled " << scaled);
+                                    << params.backwards << ", masked " << masked << ", scaled " << scaled
+                                    << ", states " << states);
     params.type = type();
     auto op = device().ops().MakeRecurrence(params);
     ASSERT_TRUE(op.ok()) << op.status();
@@ -135,7 +159,14 @@ class RecurrenceConformance : public ConformanceTest {
                    .kernel = Rounded(RandomTensor({params.units, columns}, 2), type()),
                    .bias = RandomTensor({columns}, 3),
                    .mask = Tensor(Shape{0}),
-                   .scale = Tensor(Shape{0})};
+                   .scale = Tensor(Shape{0}),
+                   .first_h = Tensor(Shape{0}),
+                   .first_c = Tensor(Shape{0})};
+    const Shape state_shape = {params.batch, params.units};
+    if (states) {
+      of.first_h = Rounded(RandomTensor(state_shape, 5), type());
+      of.first_c = Rounded(RandomTensor(state_shape, 6), type());
+    }
     // Halved, so that the steps do not amplify the rounding of 16 bits.
     for (double& value : of.kernel.values) value /= 2;
     if (masked) {
@@ -148,18 +179,35 @@ class RecurrenceConformance : public ConformanceTest {
     }
     const auto z = PutActivation(of.z), kernel = Put(of.kernel), bias = Put(of.bias);
     const auto mask = masked ? Put(of.mask) : nullptr, scale = scaled ? Put(of.scale) : nullptr;
+    const auto first_h = states ? PutActivation(of.first_h) : nullptr,
+               first_c = carries ? PutActivation(of.first_c) : nullptr;
     const kernels::Recurrence::Inputs inputs = {.kernel = kernel->data(),
                                                 .bias = params.use_bias ? bias->data() : nullptr,
                                                 .mask = masked ? mask->data() : nullptr,
-                                                .state_scale = scaled ? scale->data() : nullptr};
+                                                .state_scale = scaled ? scale->data() : nullptr,
+                                                .first_h = states ? first_h->data() : nullptr,
+                                                .first_c = carries ? first_c->data() : nullptr};
     const std::vector<double> expected = Definition(params, of);
     const kernels::TensorDesc y_desc = ActivationDesc({static_cast<int64_t>(expected.size())});
     const auto y = Poisoned(y_desc.num_floats());
-    ASSERT_TRUE((*op)->Forward(inputs, z->data(), y->data()).ok());
+    const kernels::TensorDesc state_desc = ActivationDesc(state_shape);
+    const auto last_h = Poisoned(state_desc.num_floats()), last_c = Poisoned(state_desc.num_floats());
+    ASSERT_TRUE((*op)
+                    ->Forward(inputs, z->data(),
+                              {.y = y->data(),
+                               .last_h = states ? last_h->data() : nullptr,
+                               .last_c = carries ? last_c->data() : nullptr})
+                    .ok());
     std::vector<float> got = GetActivation(*y, y_desc), written;
     for (size_t i = 0; i < expected.size(); ++i) {
       if (!std::isnan(expected[i])) written.push_back(got[i]);
     }
+    const auto append = [&](kernels::DeviceMemory& memory, std::vector<float>& to) {
+      const std::vector<float> values = GetActivation(memory, state_desc);
+      to.insert(to.end(), values.begin(), values.end());
+    };
+    if (states) append(*last_h, written);
+    if (carries) append(*last_c, written);
     ExpectActivation(written, Written(params, of), params.units);
 
     Tensor dy = Rounded(RandomTensor(y_desc.shape, 4), type());
@@ -167,17 +215,31 @@ class RecurrenceConformance : public ConformanceTest {
     for (size_t i = 0; i < expected.size(); ++i) {
       if (!std::isnan(expected[i])) dy_written.push_back(dy.values[i]);
     }
+    const Tensor dlast_h = Rounded(RandomTensor(state_shape, 7), type()),
+                 dlast_c = Rounded(RandomTensor(state_shape, 8), type());
+    if (states) dy_written.insert(dy_written.end(), dlast_h.values.begin(), dlast_h.values.end());
+    if (carries) dy_written.insert(dy_written.end(), dlast_c.values.begin(), dlast_c.values.end());
     const auto dy_memory = PutActivation(dy), dkernel = Poisoned(params.units * columns),
                dbias = Poisoned(columns);
+    const auto dlast_h_memory = PutActivation(dlast_h), dlast_c_memory = PutActivation(dlast_c),
+               dfirst_h = Poisoned(state_desc.num_floats()), dfirst_c = Poisoned(state_desc.num_floats());
     ASSERT_TRUE((*op)
-                    ->Backward(inputs, z->data(), dy_memory->data(), dkernel->data(),
-                               params.use_bias ? dbias->data() : nullptr)
+                    ->Backward(inputs, z->data(),
+                               {.y = dy_memory->data(),
+                                .last_h = states ? dlast_h_memory->data() : nullptr,
+                                .last_c = carries ? dlast_c_memory->data() : nullptr},
+                               {.kernel = dkernel->data(),
+                                .bias = params.use_bias ? dbias->data() : nullptr,
+                                .first_h = states ? dfirst_h->data() : nullptr,
+                                .first_c = carries ? dfirst_c->data() : nullptr})
                     .ok());
     const auto loss = [&] { return Dot(Written(params, of), dy_written); };
     ExpectActivationGradient(GetActivation(*z, ActivationDesc(of.z.shape)), of.z.values, loss);
     ExpectActivationGradient(Get(*dkernel, {.shape = of.kernel.shape}), of.kernel.values, loss);
     if (params.use_bias)
       ExpectActivationGradient(Get(*dbias, {.shape = of.bias.shape}), of.bias.values, loss);
+    if (states) ExpectActivationGradient(GetActivation(*dfirst_h, state_desc), of.first_h.values, loss);
+    if (carries) ExpectActivationGradient(GetActivation(*dfirst_c, state_desc), of.first_c.values, loss);
   }
 };
 
@@ -210,6 +272,22 @@ TEST_P(RecurrenceConformance, ScaledStatesReachTheProductsOnly) {
   for (const RecurrentCell cell : {RecurrentCell::kSimple, RecurrentCell::kLstm, RecurrentCell::kGru}) {
     Check(Usual(cell), /*masked=*/false, /*scaled=*/true);
     Check(Usual(cell), /*masked=*/true, /*scaled=*/true);
+  }
+}
+
+TEST_P(RecurrenceConformance, StatesAreGivenAndReturned) {
+  for (const RecurrentCell cell : {RecurrentCell::kSimple, RecurrentCell::kLstm, RecurrentCell::kGru}) {
+    for (const bool reset_after : {false, true}) {
+      for (const bool masked : {false, true}) {
+        RecurrenceParams params = Usual(cell);
+        params.reset_after = params.use_bias = reset_after && cell == RecurrentCell::kGru;
+        params.backwards = params.sequences = params.zeros_masked = masked;
+        Check(params, Options{.masked = masked, .states = true});
+        Check(params, Options{.masked = masked, .scaled = true, .states = true});
+        params.steps = 1;
+        Check(params, Options{.states = true});
+      }
+    }
   }
 }
 

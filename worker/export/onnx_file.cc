@@ -158,6 +158,7 @@ absl::StatusOr<std::string> OnnxFile(const nn::Model& model, absl::Span<const fl
     node.set_name(from.name);
     node.mutable_input()->Add(from.inputs.begin(), from.inputs.end());
     node.add_output(from.output);
+    for (const std::string& output : from.more_outputs) node.add_output(output);
     for (const nn::OnnxAttribute& attribute : from.attributes) SetAttribute(attribute, *node.add_attribute());
   }
   for (const nn::OnnxTensor& tensor : graph.constants) SetTensor(tensor, *to.add_initializer());

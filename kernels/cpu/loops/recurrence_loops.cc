@@ -256,7 +256,7 @@ struct ExampleRows {
   CAIRN_INLINE ExampleRows(const StepRows& rows, int64_t gates, int64_t i)
       : z(rows.z + i * gates * rows.stride),
         state(rows.state + i * rows.stride),
-        carry(rows.carry == nullptr ? nullptr : rows.carry + i * rows.stride),
+        carry(rows.carry == nullptr ? nullptr : rows.carry + i * rows.carry_stride),
         next_carry(rows.next_carry == nullptr ? nullptr : rows.next_carry + i * rows.stride),
         inner(rows.inner == nullptr ? nullptr : rows.inner + i * rows.stride),
         scale(rows.state_scale == nullptr ? nullptr : rows.state_scale + i * rows.units),

@@ -39,32 +39,34 @@ class CpuRecurrence final : public Recurrence {
     if (is_gru()) inner_ = AlignedBuffer(states_.size());
   }
 
-  absl::Status Forward(const Inputs& inputs, float* z, float* y) override {
+  absl::Status Forward(const Inputs& inputs, float* z, const Outputs& outputs) override {
     const int64_t units = params_.units, width = params_.gates() * units;
     Pack({inputs.kernel, width, 1}, units, first_width(), packed_.data());
     if (is_gru())
       Pack({inputs.kernel + first_width(), width, 1}, units, units, SecondOf(packed_, units, first_width()));
     if (inputs.state_scale != nullptr && scaled_.size() == 0) scaled_ = AlignedBuffer(states_.size());
-    ForExamples([&](int64_t begin, int64_t end) { ForwardExamples(inputs, {begin, end}, z, y); });
+    ForExamples([&](int64_t begin, int64_t end) { ForwardExamples(inputs, {begin, end}, z, outputs); });
     return absl::OkStatus();
   }
 
-  absl::Status Backward(const Inputs& inputs, float* z, const float* dy, float* dkernel,
-                        float* dbias) override {
+  absl::Status Backward(const Inputs& inputs, float* z, const OutputGradients& of_outputs,
+                        const Gradients& gradients) override {
     const int64_t units = params_.units, width = params_.gates() * units;
     Pack({inputs.kernel, 1, width}, first_width(), units, packed_back_.data());
     if (is_gru())
       Pack({inputs.kernel + first_width(), 1, width}, units, units,
            SecondOf(packed_back_, first_width(), units));
-    ForExamples([&](int64_t begin, int64_t end) { BackwardExamples(inputs, {begin, end}, z, dy); });
-    if (dbias != nullptr) SumBias(z, dbias);
+    ForExamples([&](int64_t begin, int64_t end) {
+      BackwardExamples(inputs, {begin, end}, z, of_outputs, gradients);
+    });
+    if (gradients.bias != nullptr) SumBias(z, gradients.bias);
     const onednn::MatrixPart<const float> scaled = {Scaled(inputs), units};
     CAIRN_RETURN_IF_ERROR(Multiply(context_, {.m = units,
                                               .n = first_width(),
                                               .k = params_.batch * params_.steps,
                                               .a = scaled,
                                               .b = {z, width},
-                                              .c = {dkernel, width}}));
+                                              .c = {gradients.kernel, width}}));
     if (!is_gru()) return absl::OkStatus();
     const onednn::MatrixPart<const float> inner = {inner_.data(), units},
                                           candidate = {z + first_width(), width};
@@ -73,7 +75,7 @@ class CpuRecurrence final : public Recurrence {
                                .k = params_.batch * params_.steps,
                                .a = params_.reset_after ? scaled : inner,
                                .b = params_.reset_after ? inner : candidate,
-                               .c = {dkernel + first_width(), width}});
+                               .c = {gradients.kernel + first_width(), width}});
   }
 
  private:
@@ -129,7 +131,12 @@ class CpuRecurrence final : public Recurrence {
     rows.state = states_.data() + row * units;
     if (is_lstm()) {
       rows.next_carry = carries_.data() + row * units;
-      if (index > 0) rows.carry = carries_.data() + (range.begin * params_.steps + StepAt(index - 1)) * units;
+      rows.carry_stride = index > 0 ? rows.stride : units;
+      if (index > 0) {
+        rows.carry = carries_.data() + (range.begin * params_.steps + StepAt(index - 1)) * units;
+      } else if (inputs.first_c != nullptr) {
+        rows.carry = inputs.first_c + range.begin * units;
+      }
     }
     if (is_gru()) rows.inner = inner_.data() + row * units;
     if (inputs.state_scale != nullptr) rows.state_scale = inputs.state_scale + range.begin * units;
@@ -140,12 +147,13 @@ class CpuRecurrence final : public Recurrence {
     return rows;
   }
 
-  void ForwardExamples(const Inputs& inputs, Range range, float* z, float* y) {
+  void ForwardExamples(const Inputs& inputs, Range range, float* z, const Outputs& outputs) {
     const int64_t units = params_.units, stride = params_.steps * units, z_stride = params_.gates() * stride;
+    if (inputs.first_h != nullptr) LoadFirst(inputs, RowsOf(inputs, range, 0, z), range);
     for (int64_t index = 0; index < params_.steps; ++index) {
       const StepRows rows = RowsOf(inputs, range, index, z);
       const float* const scaled = Scaled(inputs) + (rows.state - states_.data());
-      if (index > 0)
+      if (index > 0 || inputs.first_h != nullptr)
         code_.multiply(scaled, stride, packed_.data(), range.count(), units, first_width(), true, rows.z,
                        z_stride);
       if (is_gru()) {
@@ -164,9 +172,32 @@ class CpuRecurrence final : public Recurrence {
       float* const next = is_last ? last_.data() + range.begin * units : states_.data() + next_row * units;
       const int64_t next_stride = is_last ? units : stride;
       code_.forward(params_, rows, next, next_stride);
-      if (params_.sequences || is_last) Output(inputs, range, index, {next, next_stride}, y);
+      if (params_.sequences || is_last) Output(inputs, range, index, {next, next_stride}, outputs.y);
       if (!is_last && inputs.state_scale != nullptr) Scale(rows, next, scaled_.data() + next_row * units);
+      if (is_last) StoreLast(rows, range, outputs);
     }
+  }
+
+  // h before the first step, whose rows are `rows`.
+  void LoadFirst(const Inputs& inputs, const StepRows& rows, Range range) {
+    const int64_t offset = rows.state - states_.data();
+    CopyRows(inputs.first_h + range.begin * rows.units, rows.units, states_.data() + offset, rows.stride,
+             rows);
+    if (inputs.state_scale != nullptr) Scale(rows, rows.state, scaled_.data() + offset);
+  }
+
+  // The states after the last step, whose rows are `rows`.
+  void StoreLast(const StepRows& rows, Range range, const Outputs& outputs) const {
+    const int64_t units = rows.units, first = range.begin * units;
+    if (outputs.last_h != nullptr) CopyRows(last_.data() + first, units, outputs.last_h + first, units, rows);
+    if (outputs.last_c != nullptr)
+      CopyRows(rows.next_carry, rows.stride, outputs.last_c + first, units, rows);
+  }
+
+  static void CopyRows(const float* from, int64_t from_stride, float* to, int64_t to_stride,
+                       const StepRows& rows) {
+    for (int64_t i = 0; i < rows.count; ++i)
+      std::copy_n(from + i * from_stride, rows.units, to + i * to_stride);
   }
 
   // The products with Uh are added to bh.
@@ -204,17 +235,20 @@ class CpuRecurrence final : public Recurrence {
     }
   }
 
-  void BackwardExamples(const Inputs& inputs, Range range, float* z, const float* dy) {
+  void BackwardExamples(const Inputs& inputs, Range range, float* z, const OutputGradients& of_outputs,
+                        const Gradients& gradients) {
     const int64_t units = params_.units, stride = params_.steps * units, z_stride = params_.gates() * stride;
-    float* const dh = dh_.data() + range.begin * units;
-    float* const dc = is_lstm() ? dc_.data() + range.begin * units : nullptr;
-    float* const dscaled = dscaled_.data() + range.begin * units;
-    std::fill_n(dh, range.count() * units, 0.0f);
-    if (dc != nullptr) std::fill_n(dc, range.count() * units, 0.0f);
+    const int64_t first = range.begin * units, count = range.count() * units;
+    float* const dh = dh_.data() + first;
+    float* const dc = is_lstm() ? dc_.data() + first : nullptr;
+    float* const dscaled = dscaled_.data() + first;
+    StartGradient(of_outputs.last_h, first, count, dh);
+    if (dc != nullptr) StartGradient(of_outputs.last_c, first, count, dc);
     const float* const second = SecondOf(packed_back_, first_width(), units);
     for (int64_t index = params_.steps; index-- > 0;) {
       const StepRows rows = RowsOf(inputs, range, index, z);
-      if (params_.sequences || index + 1 == params_.steps) AddOutputGradient(inputs, range, index, dy);
+      if (params_.sequences || index + 1 == params_.steps)
+        AddOutputGradient(inputs, range, index, of_outputs.y);
       code_.backward(params_, rows, dh, dc);
       const bool resets = is_gru() && !params_.reset_after;
       // The gradient through U, added to dh unless it must be scaled first.
@@ -225,15 +259,24 @@ class CpuRecurrence final : public Recurrence {
                        units);
         code_.backward_reset(params_, rows, dscaled);
       }
-      if (index == 0) break;  // the first states are constants
+      if (index == 0 && gradients.first_h == nullptr) break;
       code_.multiply(rows.z, z_stride, packed_back_.data(), range.count(), first_width(), units,
                      direct || resets, through, units);
       if (is_gru() && params_.reset_after)
         code_.multiply(rows.inner, stride, second, range.count(), units, units, true, through, units);
       if (direct) continue;
       const float* const scale = rows.state_scale;
-      for (int64_t j = 0; j < range.count() * units; ++j)
-        dh[j] += scale == nullptr ? dscaled[j] : dscaled[j] * scale[j];
+      for (int64_t j = 0; j < count; ++j) dh[j] += scale == nullptr ? dscaled[j] : dscaled[j] * scale[j];
+    }
+    if (gradients.first_h != nullptr) std::copy_n(dh, count, gradients.first_h + first);
+    if (gradients.first_c != nullptr) std::copy_n(dc, count, gradients.first_c + first);
+  }
+
+  static void StartGradient(const float* last, int64_t first, int64_t count, float* to) {
+    if (last == nullptr) {
+      std::fill_n(to, count, 0.0f);
+    } else {
+      std::copy_n(last + first, count, to);
     }
   }
 

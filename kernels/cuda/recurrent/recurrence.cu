@@ -45,13 +45,17 @@ class CudaRecurrence final : public Recurrence {
     return op;
   }
 
-  absl::Status Forward(const Inputs& inputs, float* z, float* y) override {
+  absl::Status Forward(const Inputs& inputs, float* z, const Outputs& outputs) override {
     CAIRN_RETURN_IF_ERROR(LoadPart(inputs, first_));
     if (resets_first()) CAIRN_RETURN_IF_ERROR(LoadPart(inputs, second_));
-    const RecurrentMemory<T> memory = MemoryOf(z);
+    RecurrentMemory<T> memory = MemoryOf(inputs, z);
+    memory.last_h = As<T>(outputs.last_h);
+    memory.last_c = As<T>(outputs.last_c);
+    if (inputs.first_h != nullptr)
+      CAIRN_RETURN_IF_ERROR(Launch(LoadFirstState<T>, StepOf(inputs, 0), memory, inputs.state_scale));
     for (int64_t index = 0; index < params_.steps; ++index) {
-      RecurrentStep step = StepOf(index);
-      if (index > 0)
+      RecurrentStep step = StepOf(inputs, index);
+      if (step.has_product)
         CAIRN_RETURN_IF_ERROR(
             first_.forward->Run(current_->data(), first_.kernel->data(), nullptr, product_->data()));
       if (resets_first()) {
@@ -59,39 +63,38 @@ class CudaRecurrence final : public Recurrence {
         CAIRN_RETURN_IF_ERROR(
             second_.forward->Run(current_->data(), second_.kernel->data(), nullptr, product_->data()));
         step.product_units = 1;
-        step.is_first = false;  // the product has been computed
+        step.has_product = true;
       }
       CAIRN_RETURN_IF_ERROR(Launch(StepForward<T>, step, memory, NeighborsOf(index), inputs.bias, inputs.mask,
-                                   inputs.state_scale, reinterpret_cast<T*>(y)));
+                                   inputs.state_scale, As<T>(outputs.y)));
     }
     return absl::OkStatus();
   }
 
-  absl::Status Backward(const Inputs& inputs, float* z, const float* dy, float* dkernel,
-                        float* dbias) override {
-    const RecurrentMemory<T> memory = MemoryOf(z);
-    float* const gradients[] = {memory.dh, memory.dc};
-    for (float* const gradient : gradients) {
-      if (gradient != nullptr)
-        CAIRN_CUDA(cudaMemsetAsync(gradient, 0, count() * sizeof(float), context_.stream()));
-    }
+  absl::Status Backward(const Inputs& inputs, float* z, const OutputGradients& of_outputs,
+                        const Gradients& gradients) override {
+    const RecurrentMemory<T> memory = MemoryOf(inputs, z);
+    CAIRN_RETURN_IF_ERROR(StartGradient(of_outputs.last_h, memory.dh));
+    if (memory.dc != nullptr) CAIRN_RETURN_IF_ERROR(StartGradient(of_outputs.last_c, memory.dc));
     for (int64_t index = params_.steps; index-- > 0;) {
-      const RecurrentStep step = StepOf(index);
+      const RecurrentStep step = StepOf(inputs, index);
       CAIRN_RETURN_IF_ERROR(
-          Launch(StepBackward<T>, step, memory, NeighborsOf(index), inputs.mask, As<T>(dy)));
+          Launch(StepBackward<T>, step, memory, NeighborsOf(index), inputs.mask, As<T>(of_outputs.y)));
       if (resets_first()) {
         CAIRN_RETURN_IF_ERROR(
             second_.backward->Run(current_->data(), second_.kernel->data(), nullptr, through_->data()));
         CAIRN_RETURN_IF_ERROR(
             Launch(ResetBackward<T>, step, memory, inputs.mask, through_->data(), inputs.state_scale));
       }
-      if (index == 0) break;  // the first states are constants
+      if (index == 0 && gradients.first_h == nullptr) break;
       CAIRN_RETURN_IF_ERROR(
           first_.backward->Run(product_->data(), first_.kernel->data(), nullptr, through_->data()));
       CAIRN_RETURN_IF_ERROR(CAIRN_LAUNCH(AddThrough<T>, GridFor(count()), kBlock, 0, context_.stream(),
                                          count(), through_->data(), inputs.state_scale, memory.dh));
     }
-    return WeightGradients(memory, dkernel, dbias);
+    CAIRN_RETURN_IF_ERROR(StoreGradient(memory.dh, gradients.first_h));
+    CAIRN_RETURN_IF_ERROR(StoreGradient(memory.dc, gradients.first_c));
+    return WeightGradients(memory, gradients.kernel, gradients.bias);
   }
 
  private:
@@ -152,7 +155,8 @@ class CudaRecurrence final : public Recurrence {
     return absl::OkStatus();
   }
 
-  RecurrentMemory<T> MemoryOf(float* z) const {
+  // Without the last states.
+  RecurrentMemory<T> MemoryOf(const Inputs& inputs, float* z) const {
     const auto floats = [](const auto& memory) { return memory == nullptr ? nullptr : memory->data(); };
     const auto elements = [&](const auto& memory) { return reinterpret_cast<T*>(floats(memory)); };
     return {.z = reinterpret_cast<T*>(z),
@@ -164,7 +168,11 @@ class CudaRecurrence final : public Recurrence {
             .current = elements(current_),
             .gradients = elements(gradients_),
             .dh = floats(dh_),
-            .dc = floats(dc_)};
+            .dc = floats(dc_),
+            .first_h = As<T>(inputs.first_h),
+            .first_c = As<T>(inputs.first_c),
+            .last_h = nullptr,
+            .last_c = nullptr};
   }
 
   int64_t StepAt(int64_t index) const { return params_.backwards ? params_.steps - 1 - index : index; }
@@ -173,14 +181,14 @@ class CudaRecurrence final : public Recurrence {
             .after = index + 1 == params_.steps ? -1 : StepAt(index + 1)};
   }
   // The step that is processed after `index` others.
-  RecurrentStep StepOf(int64_t index) const {
+  RecurrentStep StepOf(const Inputs& inputs, int64_t index) const {
     const int64_t step = StepAt(index);
     int64_t row = params_.in_order ? index : step;
     if (!params_.sequences) row = index + 1 == params_.steps ? 0 : -1;
     return {.cell = params_.cell,
             .reset_after = params_.reset_after,
             .zeros_masked = params_.zeros_masked,
-            .is_first = index == 0,
+            .has_product = index > 0 || inputs.first_h != nullptr,
             .batch = params_.batch,
             .steps = params_.steps,
             .units = params_.units,
@@ -202,6 +210,18 @@ class CudaRecurrence final : public Recurrence {
                     int64_t rows) const {
     return CAIRN_LAUNCH((CopyColumns<From, To>), GridFor(rows * columns), kBlock, 0, context_.stream(), rows,
                         columns, from, from_stride, to, to_stride);
+  }
+
+  // The gradient of a state after the last step; null: 0.
+  absl::Status StartGradient(const float* last, float* to) const {
+    if (last != nullptr) return Copy(count(), As<T>(last), count(), to, count(), 1);
+    CAIRN_CUDA(cudaMemsetAsync(to, 0, count() * sizeof(float), context_.stream()));
+    return absl::OkStatus();
+  }
+  // Writes the gradient of a state before the first step, unless it is not needed.
+  absl::Status StoreGradient(const float* from, float* first) const {
+    if (first == nullptr) return absl::OkStatus();
+    return Copy(count(), from, count(), As<T>(first), count(), 1);
   }
 
   absl::Status LoadPart(const Inputs& inputs, const KernelPart<T>& part) const {

@@ -14,7 +14,8 @@ namespace cairn::kernels::cuda {
 // The parameters of the kernels of one step. `row` below is example * steps + step.
 struct RecurrentStep {
   RecurrentCell cell;
-  bool reset_after, zeros_masked, is_first;
+  bool reset_after, zeros_masked;
+  bool has_product;  // h before the step is not the constant 0
   int64_t batch, steps, units, gates, step;
   int64_t product_units;  // the columns of `product`, in units
   ActivationParams activation, recurrent_activation;
@@ -36,6 +37,9 @@ struct RecurrentMemory {
   T* current;      // [batch, units]: the operand of the next product
   T* gradients;    // [batch, steps, product_units * units]: of h U, for a GRU with reset_after
   float *dh, *dc;  // [batch, units]
+  // The states [batch, units] before the first step and after the last one; null: 0, and not needed.
+  const T *first_h, *first_c;
+  T *last_h, *last_c;
 };
 
 // The places of the steps before and after this one in the order of processing; negative: there is none.
@@ -43,8 +47,36 @@ struct NeighborSteps {
   int64_t before, after;
 };
 
+// c before the step, of unit j of an example of an LSTM.
+template <typename T>
+__device__ float CarryBefore(const RecurrentStep& s, const RecurrentMemory<T>& m, const NeighborSteps& near,
+                             int64_t example, int64_t j) {
+  if (near.before >= 0) return m.carry[(example * s.steps + near.before) * s.units + j];
+  return m.first_c == nullptr ? 0.0f : ToFloat(m.first_c[example * s.units + j]);
+}
+
+// The states of element i after the last step, where they are needed.
+template <typename T>
+__device__ void StoreLast(const RecurrentMemory<T>& m, int64_t i, float h, float c) {
+  if (m.last_h != nullptr) m.last_h[i] = FromFloat<T>(h);
+  if (m.last_c != nullptr) m.last_c[i] = FromFloat<T>(c);
+}
+
+// Before the first step `s`: writes the given h, and the operand of its product.
+template <typename T>
+__global__ void LoadFirstState(RecurrentStep s, RecurrentMemory<T> m, const float* scale) {
+  for (int64_t i = CAIRN_GLOBAL_THREAD; i < s.batch * s.units; i += CAIRN_GLOBAL_THREADS) {
+    const int64_t at = s.Row(i / s.units) * s.units + i % s.units;
+    const float h = ToFloat(m.first_h[i]);
+    const T operand = FromFloat<T>(scale == nullptr ? h : h * scale[i]);
+    m.state[at] = h;
+    m.scaled[at] = operand;
+    m.current[i] = operand;
+  }
+}
+
 // Activates the gates from z and the products with U, and writes the states, the next operand of the product and, if
-// the step is an output, y.
+// the step is an output, y. The last step writes the last states.
 template <typename T>
 __global__ void StepForward(RecurrentStep s, RecurrentMemory<T> m, NeighborSteps near, const float* bias,
                             const float* mask, const float* scale, T* y) {
@@ -54,15 +86,15 @@ __global__ void StepForward(RecurrentStep s, RecurrentMemory<T> m, NeighborSteps
     T* const z = m.z + row * s.gates * units + j;
     const auto gate = [&](int64_t g) { return ToFloat(z[g * units]); };
     const auto product = [&](int64_t g) {
-      return s.is_first ? 0.0f : ToFloat(m.product[(example * s.product_units + g) * units + j]);
+      return s.has_product ? ToFloat(m.product[(example * s.product_units + g) * units + j]) : 0.0f;
     };
     const auto bias_of = [&](int64_t g) { return bias == nullptr ? 0.0f : bias[g * units + j]; };
     const auto put = [&](int64_t g, float value) { z[g * units] = FromFloat<T>(value); };
     const bool is_masked = mask != nullptr && mask[row] == 0;
     const float before = m.state[at];
-    float h = before;
+    float h = before, c = 0;
     if (s.cell == RecurrentCell::kLstm) {
-      float c = near.before < 0 ? 0.0f : m.carry[(example * s.steps + near.before) * units + j];
+      c = CarryBefore(s, m, near, example, j);
       if (!is_masked) {
         const float input = Activate(s.recurrent_activation, gate(0) + product(0));
         const float forget = Activate(s.recurrent_activation, gate(1) + product(1));
@@ -97,10 +129,10 @@ __global__ void StepForward(RecurrentStep s, RecurrentMemory<T> m, NeighborSteps
     }
     if (near.after >= 0) {
       const int64_t next = (example * s.steps + near.after) * units + j;
-      const T operand = FromFloat<T>(scale == nullptr ? h : h * scale[i]);
       m.state[next] = h;
-      m.scaled[next] = operand;
-      m.current[i] = operand;
+      m.scaled[next] = m.current[i] = FromFloat<T>(scale == nullptr ? h : h * scale[i]);
+    } else {
+      StoreLast(m, i, h, c);
     }
     if (s.output_row >= 0)
       y[s.output.At(example, s.output_row) + j] = FromFloat<T>(s.zeros_masked && is_masked ? 0.0f : h);
@@ -115,10 +147,10 @@ __global__ void ResetForward(RecurrentStep s, RecurrentMemory<T> m) {
     const int64_t example = i / units, j = i % units, row = s.Row(example), at = row * units + j;
     T* const z = m.z + row * s.gates * units + j;
     for (int64_t g = 0; g < 2; ++g) {
-      const float product = s.is_first ? 0.0f : ToFloat(m.product[(example * 2 + g) * units + j]);
+      const float product = s.has_product ? ToFloat(m.product[(example * 2 + g) * units + j]) : 0.0f;
       z[g * units] = FromFloat<T>(Activate(s.recurrent_activation, ToFloat(z[g * units]) + product));
     }
-    const T product = FromFloat<T>(s.is_first ? 0.0f : ToFloat(z[units]) * ToFloat(m.scaled[at]));
+    const T product = FromFloat<T>(s.has_product ? ToFloat(z[units]) * ToFloat(m.scaled[at]) : 0.0f);
     m.inner[at] = product;
     m.current[i] = product;
   }
@@ -154,7 +186,7 @@ __global__ void StepBackward(RecurrentStep s, RecurrentMemory<T> m, NeighborStep
     const auto slope = [&](int64_t g) { return DerivativeOfValue(s.recurrent_activation, gate(g)); };
     if (s.cell == RecurrentCell::kLstm) {
       const float input = gate(0), forget = gate(1), candidate = gate(2), output = gate(3);
-      const float before = near.before < 0 ? 0.0f : m.carry[(example * s.steps + near.before) * units + j];
+      const float before = CarryBefore(s, m, near, example, j);
       const float activated = Activate(s.activation, m.carry[at]);
       const float dc = m.dc[i] + dh * output * DerivativeOfValue(s.activation, activated);
       const float of[4] = {dc * candidate * slope(0), dc * before * slope(1),
@@ -198,7 +230,7 @@ __global__ void ResetBackward(RecurrentStep s, RecurrentMemory<T> m, const float
     float of_reset = 0;
     if (!is_masked) {
       const float reset = ToFloat(z[units]);
-      const float h = s.is_first ? 0.0f : ToFloat(m.scaled[row * units + j]);
+      const float h = s.has_product ? ToFloat(m.scaled[row * units + j]) : 0.0f;
       of_reset = of_inner[i] * h * DerivativeOfValue(s.recurrent_activation, reset);
       m.dh[i] += of_inner[i] * reset * (scale == nullptr ? 1.0f : scale[i]);
     }

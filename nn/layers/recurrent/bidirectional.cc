@@ -10,8 +10,10 @@
 #include "kernels/ops.h"
 #include "nn/layers/inner_layer.h"
 #include "nn/layers/layers.h"
+#include "nn/layers/recurrent/packed_states_op.h"
 #include "nn/layers/recurrent/recurrent_layer.h"
 #include "nn/layers/recurrent/recurrent_op.h"
+#include "nn/layers/select_output.h"
 
 namespace cairn::nn {
 namespace {
@@ -32,6 +34,7 @@ class BidirectionalOp final : public LayerOp {
                                                          const kernels::TensorDesc& input,
                                                          kernels::Device& device) {
     std::unique_ptr<BidirectionalOp> op(new BidirectionalOp(forward->output()));
+    op->states_ = forward->num_first_states();
     CAIRN_ASSIGN_OR_RETURN(op->add_, device.ops().MakeAdd(input, 2));
     op->directions_[0].op = std::move(forward);
     op->directions_[1].op = std::move(backward);
@@ -56,6 +59,8 @@ class BidirectionalOp final : public LayerOp {
   absl::Status Forward(const ForwardArgs& args) override {
     for (size_t i = 0; i < 2; ++i) {
       ForwardArgs direction = args;
+      const std::vector<const float*> inputs = InputsOf(i, args.inputs);
+      direction.inputs = inputs;
       direction.variables = PartOf(i, args.variables);
       if (merge_ != nullptr) direction.output = directions_[i].output->data();
       CAIRN_RETURN_IF_ERROR(directions_[i].op->Forward(direction));
@@ -72,15 +77,16 @@ class BidirectionalOp final : public LayerOp {
     }
     float* const dx = args.input_gradients[0];
     for (size_t i = 0; i < 2; ++i) {
-      std::vector<float*> input_gradients(args.inputs.size());
+      const std::vector<const float*> inputs = InputsOf(i, args.inputs);
+      std::vector<float*> input_gradients = InputsOf(i, args.input_gradients);
       if (dx != nullptr) input_gradients[0] = directions_[i].input_gradient->data();
       const bool merged = merge_ != nullptr;
       CAIRN_RETURN_IF_ERROR(directions_[i].op->Backward(
-          {.inputs = args.inputs,
+          {.inputs = inputs,
            .variables = PartOf(i, args.variables),
            .output = merged ? directions_[i].output->data() : args.output,
            .output_gradient = merged ? directions_[i].output_gradient->data() : args.output_gradient,
-           .input_gradients = absl::MakeConstSpan(input_gradients),
+           .input_gradients = input_gradients,
            .gradients = PartOf(i, args.gradients)}));
     }
     if (dx == nullptr) return absl::OkStatus();
@@ -95,6 +101,16 @@ class BidirectionalOp final : public LayerOp {
   };
 
   explicit BidirectionalOp(kernels::TensorDesc output) : output_(std::move(output)) {}
+  // The inputs of a direction: the sequence, its first states, and the mask if there is one.
+  template <typename Pointer>
+  std::vector<Pointer> InputsOf(size_t direction, absl::Span<Pointer const> all) const {
+    std::vector<Pointer> inputs = {all[0]};
+    const auto of_direction = all.subspan(1 + direction * states_, states_),
+               masks = all.subspan(1 + 2 * states_);
+    inputs.insert(inputs.end(), of_direction.begin(), of_direction.end());
+    inputs.insert(inputs.end(), masks.begin(), masks.end());
+    return inputs;
+  }
   // The variables of a direction: each has half of them.
   template <typename Pointer>
   static absl::Span<Pointer> PartOf(size_t direction, absl::Span<Pointer> all) {
@@ -102,6 +118,7 @@ class BidirectionalOp final : public LayerOp {
   }
 
   const kernels::TensorDesc output_;
+  size_t states_ = 0;        // first states of each direction
   Direction directions_[2];  // forward, backward
   std::unique_ptr<kernels::NaryOp> merge_, add_;
 };
@@ -115,11 +132,27 @@ class BidirectionalLayer final : public Layer {
         backward_(std::move(backward)),
         mode_(mode) {}
 
+  // Layers with other states than each other take none.
+  int num_states() const override {
+    const int states = forward_->num_states();
+    return states == backward_->num_states() ? 2 * states : 0;
+  }
+  int num_outputs() const override { return forward_->config().return_state ? 1 + num_states() : 1; }
+  std::vector<Shape> OutputShapes(absl::Span<const Shape> inputs) const override {
+    if (num_outputs() == 1) return {};
+    std::vector<Shape> shapes = {MergedShape(inputs[0])};
+    for (const RecurrentLayer* const layer : {forward_.get(), backward_.get()})
+      shapes.insert(shapes.end(), static_cast<size_t>(layer->num_states()), Shape({layer->config().units}));
+    return shapes;
+  }
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
-    CAIRN_ASSIGN_OR_RETURN(const Shape output, forward_->OutputShape(inputs));
-    Shape merged(output.dims().first(output.dims().size() - 1));
-    merged.Append(width());
-    return merged;
+    CAIRN_RETURN_IF_ERROR(forward_->OutputShape(inputs.first(1)).status());
+    if (inputs.size() > 1) {
+      const auto states = static_cast<size_t>(forward_->num_states());
+      CAIRN_RETURN_IF_ERROR(forward_->config().CheckStates(inputs.subspan(1, states)));
+      CAIRN_RETURN_IF_ERROR(backward_->config().CheckStates(inputs.subspan(1 + states)));
+    }
+    return num_outputs() == 1 ? MergedShape(inputs[0]) : PackedShape(OutputShapes(inputs));
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape> inputs) const override {
     std::vector<VariableSpec> variables;
@@ -141,33 +174,50 @@ class BidirectionalLayer final : public Layer {
     CAIRN_ASSIGN_OR_RETURN(auto forward, MakeDirection(*forward_, 0, params, device));
     CAIRN_ASSIGN_OR_RETURN(auto backward,
                            MakeDirection(*backward_, forward_->config().units, params, device));
-    return BidirectionalOp::Create(std::move(forward), std::move(backward), mode_, params.inputs[0], device);
+    std::vector<LastState> states = forward->last_states();
+    for (const LastState& state : backward->last_states()) states.push_back(state);
+    CAIRN_ASSIGN_OR_RETURN(auto op, BidirectionalOp::Create(std::move(forward), std::move(backward), mode_,
+                                                            params.inputs[0], device));
+    if (num_outputs() == 1) return op;
+    return PackedStatesOp::Create(std::move(op), std::move(states), device);
   }
 
   absl::StatusOr<OnnxValue> ToOnnx(absl::Span<const OnnxValue> inputs,
                                    absl::Span<const OnnxVariable> variables,
                                    OnnxBuilder& onnx) const override {
-    if (inputs.size() > 1)
+    if (!onnx.masked().empty())
       return absl::UnimplementedError("ONNX's recurrent operators take no mask of time steps");
-    const size_t half = variables.size() / 2;
-    CAIRN_ASSIGN_OR_RETURN(const std::string forward, forward_->OutputInOnnx(inputs[0], variables.first(half),
-                                                                             /*in_order=*/false, onnx));
+    const size_t half = variables.size() / 2, states = (inputs.size() - 1) / 2;
     CAIRN_ASSIGN_OR_RETURN(
-        const std::string backward,
-        backward_->OutputInOnnx(inputs[0], variables.subspan(half), /*in_order=*/false, onnx));
+        RecurrentLayer::OnnxOutputs outputs,
+        forward_->OutputsInOnnx(inputs[0], inputs.subspan(1, states), variables.first(half),
+                                /*in_order=*/false, onnx));
+    CAIRN_ASSIGN_OR_RETURN(const RecurrentLayer::OnnxOutputs backward,
+                           backward_->OutputsInOnnx(inputs[0], inputs.subspan(1 + states),
+                                                    variables.subspan(half), /*in_order=*/false, onnx));
     std::vector<OnnxAttribute> attributes;
     if (!mode_.kind.has_value()) attributes = {{"axis", int64_t{-1}}};
-    std::string merged = onnx.Add(mode_.onnx_op, {forward, backward}, std::move(attributes));
-    if (mode_.halves) merged = onnx.Add("Mul", {merged, onnx.Scalar("half", 0.5f)});
-    const Shape shape = onnx.ShapeOf(inputs[0]);
-    CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(absl::MakeConstSpan(&shape, 1)));
-    return onnx.FromChannelsLast(merged, output);
+    outputs.y = onnx.Add(mode_.onnx_op, {outputs.y, backward.y}, std::move(attributes));
+    if (mode_.halves) outputs.y = onnx.Add("Mul", {outputs.y, onnx.Scalar("half", 0.5f)});
+    outputs.states.insert(outputs.states.end(), backward.states.begin(), backward.states.end());
+    std::vector<Shape> shapes;
+    for (const OnnxValue input : inputs) shapes.push_back(onnx.ShapeOf(input));
+    CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(shapes));
+    return PackInOnnx(outputs, output, onnx);
   }
 
  private:
   int64_t width() const {
     const int64_t units = forward_->config().units;
     return mode_.kind.has_value() ? units : units + backward_->config().units;
+  }
+
+  // The shape of the merged output for an input of this shape.
+  Shape MergedShape(const Shape& input) const {
+    const Shape output = forward_->SequenceShape(input);
+    Shape merged(output.dims().first(output.dims().size() - 1));
+    merged.Append(width());
+    return merged;
   }
 
   // `column`: where its output begins in the rows of both.
@@ -177,6 +227,7 @@ class BidirectionalLayer final : public Layer {
     RecurrentConfig config = layer.config();
     config.zero_output_for_mask = config.return_sequences;  // as Keras' Bidirectional sets it
     RecurrentOpParams of_direction = {.input = params.inputs[0],
+                                      .has_first_states = params.inputs.size() - params.masked.size() > 1,
                                       .needs_input_gradients = params.needs_input_gradients,
                                       .in_order = false,
                                       .name = absl::StrCat(name(), "/", layer.name())};
@@ -193,8 +244,7 @@ class BidirectionalLayer final : public Layer {
 
 MergeMode ReadMergeMode(ConfigReader& config) {
   if (config.Raw("merge_mode").is_null()) {
-    config.Fail("merge_mode",
-                "null is not supported, because a layer has one output: use concat, sum, mul or ave");
+    config.Fail("merge_mode", "null is not supported: use concat, sum, mul or ave");
     return {};
   }
   const std::string mode = config.Choice("merge_mode", {"concat", "sum", "mul", "ave"}, "concat");
@@ -231,6 +281,10 @@ void CheckPair(const RecurrentConfig& forward, const RecurrentConfig& backward, 
     config.Fail("layer", "go_backwards must be false in `layer` and true in `backward_layer`");
   if (forward.return_sequences != backward.return_sequences)
     config.Fail("backward_layer", "return_sequences differs from that of `layer`");
+  if (forward.return_state != backward.return_state)
+    config.Fail("backward_layer", "return_state differs from that of `layer`");
+  if (forward.num_states() != backward.num_states() && forward.return_state)
+    config.Fail("backward_layer", "has other states than `layer`, which return_state does not support");
   if (merged && forward.units != backward.units) {
     config.Fail("merge_mode", absl::StrCat("the layers have ", forward.units, " and ", backward.units,
                                            " units, which only concat can merge"));

@@ -35,9 +35,9 @@ void RefuseTrue(absl::string_view field, absl::string_view advice, ConfigReader&
 }
 
 void RefuseOther(ConfigReader& config) {
-  RefuseTrue("return_state",
-             "a layer has one output; pass the sequence on (return_sequences) or its last output", config);
-  RefuseTrue("stateful", "states start at 0 in every example; give the layer whole sequences", config);
+  RefuseTrue("stateful",
+             "every batch begins with its own states; give the layer whole sequences, or an initial_state",
+             config);
   RefuseTrue("time_major", "inputs are [batch, steps, channels]", config);
   // How Keras computes the same numbers. The job's --seed is used.
   config.Ignore({"unroll", "implementation", "use_cudnn", "seed", "input_length", "input_dim"});
@@ -54,6 +54,7 @@ RecurrentConfig RecurrentConfig::Read(const std::string& class_name, ConfigReade
                           .activation = ReadGate("activation", kernels::Activation::kTanh, config),
                           .use_bias = config.Bool("use_bias", true),
                           .return_sequences = config.Bool("return_sequences", false),
+                          .return_state = config.Bool("return_state", false),
                           .go_backwards = config.Bool("go_backwards", false),
                           .zero_output_for_mask = config.Bool("zero_output_for_mask", false),
                           .dropout = ReadRate("dropout", config),
@@ -82,6 +83,15 @@ int64_t RecurrentConfig::gates() const {
   kernels::RecurrenceParams params;
   params.cell = cell;
   return params.gates();
+}
+
+absl::Status RecurrentConfig::CheckStates(absl::Span<const Shape> states) const {
+  for (const Shape& state : states) {
+    if (state == Shape({units})) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("initial_state: a state is ", state.ToString(), ", expected [", units, "]"));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<VariableSpec> RecurrentConfig::Variables(int64_t width, const std::string& prefix) const {

@@ -79,9 +79,9 @@ std::string BiasInOnnx(const OnnxVariable& bias, const RecurrentConfig& config, 
 
 }  // namespace
 
-absl::StatusOr<std::string> RecurrentLayer::OutputInOnnx(OnnxValue input,
-                                                         absl::Span<const OnnxVariable> variables,
-                                                         bool in_order, OnnxBuilder& onnx) const {
+absl::StatusOr<RecurrentLayer::OnnxOutputs> RecurrentLayer::OutputsInOnnx(
+    OnnxValue input, absl::Span<const OnnxValue> states, absl::Span<const OnnxVariable> variables,
+    bool in_order, OnnxBuilder& onnx) const {
   const RecurrentConfig& config = config_;
   const int64_t steps = onnx.ShapeOf(input)[0];
   const bool is_lstm = config.cell == RecurrentCell::kLstm, is_gru = config.cell == RecurrentCell::kGru;
@@ -103,35 +103,55 @@ absl::StatusOr<std::string> RecurrentLayer::OutputInOnnx(OnnxValue input,
       KernelInOnnx(variables[0], config, "kernel", onnx),
       KernelInOnnx(variables[1], config, "recurrent_kernel", onnx)};
   if (config.use_bias) names.push_back(BiasInOnnx(variables[2], config, onnx));
-  // [steps, 1, batch, units], in the order of the steps
-  const std::string all = onnx.Add(is_lstm  ? "LSTM"
-                                   : is_gru ? "GRU"
-                                            : "RNN",
-                                   std::move(names), std::move(attributes));
-  const std::string sequence = onnx.Add("Squeeze", {all, onnx.Ints("direction", {1})});
+  if (!states.empty()) {
+    names.resize(5);  // no bias, if there is none, and no lengths of sequences
+    for (const OnnxValue state : states)
+      names.push_back(onnx.Add("Unsqueeze", {onnx.ChannelsLast(state), onnx.Ints("direction", {0})}));
+  }
+  // [steps, 1, batch, units], in the order of the steps; then the last states, [1, batch, units]
+  const std::vector<std::string> all = onnx.AddWithOutputs(config.return_state ? 1 + config.num_states() : 1,
+                                                           is_lstm  ? "LSTM"
+                                                           : is_gru ? "GRU"
+                                                                    : "RNN",
+                                                           std::move(names), std::move(attributes));
+  OnnxOutputs outputs;
+  for (size_t i = 1; i < all.size(); ++i)
+    outputs.states.push_back(onnx.Add("Squeeze", {all[i], onnx.Ints("direction", {0})}));
+  const std::string sequence = onnx.Add("Squeeze", {all[0], onnx.Ints("direction", {1})});
   if (!config.return_sequences) {
     const std::string last =
         onnx.Add("Gather", {sequence, onnx.Ints("last", {config.go_backwards ? 0 : steps - 1})},
                  {{"axis", int64_t{0}}});
-    return onnx.Add("Squeeze", {last, onnx.Ints("steps", {0})});
+    outputs.y = onnx.Add("Squeeze", {last, onnx.Ints("steps", {0})});
+    return outputs;
   }
-  const std::string by_batch = onnx.Add("Transpose", {sequence}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
-  if (!config.go_backwards || !in_order) return by_batch;
+  outputs.y = onnx.Add("Transpose", {sequence}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
+  if (!config.go_backwards || !in_order) return outputs;
   std::vector<int64_t> backwards(static_cast<size_t>(steps));
   std::iota(backwards.rbegin(), backwards.rend(), 0);
-  return onnx.Add("Gather", {by_batch, onnx.Ints("backwards", std::move(backwards))}, {{"axis", int64_t{1}}});
+  outputs.y =
+      onnx.Add("Gather", {outputs.y, onnx.Ints("backwards", std::move(backwards))}, {{"axis", int64_t{1}}});
+  return outputs;
+}
+
+OnnxValue PackInOnnx(const RecurrentLayer::OnnxOutputs& outputs, const Shape& shape, OnnxBuilder& onnx) {
+  if (outputs.states.empty()) return onnx.FromChannelsLast(outputs.y, shape);
+  std::vector<std::string> parts = {onnx.Add("Flatten", {outputs.y})};
+  parts.insert(parts.end(), outputs.states.begin(), outputs.states.end());
+  return onnx.FromChannelsLast(onnx.Add("Concat", std::move(parts), {{"axis", int64_t{1}}}), shape);
 }
 
 absl::StatusOr<OnnxValue> RecurrentLayer::ToOnnx(absl::Span<const OnnxValue> inputs,
                                                  absl::Span<const OnnxVariable> variables,
                                                  OnnxBuilder& onnx) const {
-  if (inputs.size() > 1)
+  if (!onnx.masked().empty())
     return absl::UnimplementedError("ONNX's recurrent operators take no mask of time steps");
-  CAIRN_ASSIGN_OR_RETURN(const std::string output,
-                         OutputInOnnx(inputs[0], variables, /*in_order=*/true, onnx));
-  const Shape shape = onnx.ShapeOf(inputs[0]);
-  CAIRN_ASSIGN_OR_RETURN(const Shape output_shape, OutputShape(absl::MakeConstSpan(&shape, 1)));
-  return onnx.FromChannelsLast(output, output_shape);
+  CAIRN_ASSIGN_OR_RETURN(const OnnxOutputs outputs,
+                         OutputsInOnnx(inputs[0], inputs.subspan(1), variables, /*in_order=*/true, onnx));
+  std::vector<Shape> shapes;
+  for (const OnnxValue input : inputs) shapes.push_back(onnx.ShapeOf(input));
+  CAIRN_ASSIGN_OR_RETURN(const Shape shape, OutputShape(shapes));
+  return PackInOnnx(outputs, shape, onnx);
 }
 
 }  // namespace cairn::nn

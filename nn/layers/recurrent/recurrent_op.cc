@@ -45,8 +45,41 @@ absl::StatusOr<std::unique_ptr<RecurrentOp>> RecurrentOp::Create(const Recurrent
                                                .y_width = params.y_width,
                                                .y_column = params.y_column,
                                                .zeros_masked = config.zero_output_for_mask}));
+  CAIRN_RETURN_IF_ERROR(op->MakeStates(config, params, device));
   CAIRN_RETURN_IF_ERROR(op->MakeDropouts(config, params, device));
   return op;
+}
+
+absl::Status RecurrentOp::MakeStates(const RecurrentConfig& config, const RecurrentOpParams& params,
+                                     kernels::Device& device) {
+  state_ = output_.WithShape({params.input.shape[0], config.units});
+  const auto allocate = [&](Memory& memory) -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(memory, device.Allocate(state_.num_floats(), "states of a recurrent layer"));
+    return absl::OkStatus();
+  };
+  const auto states = static_cast<size_t>(config.num_states());
+  if (config.return_state) last_.resize(states);
+  for (StateMemory& state : last_) {
+    CAIRN_RETURN_IF_ERROR(allocate(state.value));
+    CAIRN_RETURN_IF_ERROR(allocate(state.gradient));
+  }
+  if (params.has_first_states) first_.resize(states);
+  const kernels::TensorDesc given = params.input.WithShape(state_.shape);
+  for (FirstState& state : first_) {
+    if (given == state_) continue;
+    CAIRN_ASSIGN_OR_RETURN(state.convert, device.ops().MakeReorder(given, state_));
+    CAIRN_ASSIGN_OR_RETURN(state.convert_back, device.ops().MakeReorder(state_, given));
+    CAIRN_RETURN_IF_ERROR(allocate(state.value));
+    CAIRN_RETURN_IF_ERROR(allocate(state.gradient));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<LastState> RecurrentOp::last_states() const {
+  std::vector<LastState> states;
+  for (const StateMemory& state : last_)
+    states.push_back({.desc = state_, .value = state.value->data(), .gradient = state.gradient->data()});
+  return states;
 }
 
 absl::Status RecurrentOp::MakeDropouts(const RecurrentConfig& config, const RecurrentOpParams& params,
@@ -83,10 +116,31 @@ absl::Status RecurrentOp::MakeDropouts(const RecurrentConfig& config, const Recu
 kernels::Recurrence::Inputs RecurrentOp::InputsOf(absl::Span<const float* const> inputs,
                                                   absl::Span<const float* const> variables,
                                                   bool training) const {
+  const auto first = [&](size_t i) -> const float* {
+    if (i >= first_.size()) return nullptr;
+    return first_[i].value == nullptr ? inputs[1 + i] : first_[i].value->data();
+  };
+  const size_t mask = 1 + first_.size();
   return {.kernel = variables[1],
           .bias = has_recurrent_bias_ ? variables[2] + gate_columns_ : nullptr,
-          .mask = inputs.size() > 1 ? inputs[1] : nullptr,
-          .state_scale = training && state_dropout_ != nullptr ? state_scale_->data() : nullptr};
+          .mask = inputs.size() > mask ? inputs[mask] : nullptr,
+          .state_scale = training && state_dropout_ != nullptr ? state_scale_->data() : nullptr,
+          .first_h = first(0),
+          .first_c = first(1)};
+}
+
+float* RecurrentOp::FirstGradient(size_t i, const BackwardArgs& args) const {
+  if (i >= first_.size() || args.input_gradients[1 + i] == nullptr) return nullptr;
+  return first_[i].gradient == nullptr ? args.input_gradients[1 + i] : first_[i].gradient->data();
+}
+
+absl::Status RecurrentOp::ConvertGradients(const BackwardArgs& args) {
+  for (size_t i = 0; i < first_.size(); ++i) {
+    float* const to = args.input_gradients[1 + i];
+    if (to == nullptr || first_[i].convert_back == nullptr) continue;
+    CAIRN_RETURN_IF_ERROR(first_[i].convert_back->Run(first_[i].gradient->data(), to));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RecurrentOp::Forward(const ForwardArgs& args) {
@@ -106,7 +160,13 @@ absl::Status RecurrentOp::Forward(const ForwardArgs& args) {
   projection.variables = absl::MakeConstSpan(variables).first(has_bias_ ? 2 : 1);
   projection.output = z_->data();
   CAIRN_RETURN_IF_ERROR(projection_->Forward(projection));
-  return recurrence_->Forward(InputsOf(args.inputs, args.variables, args.training), z_->data(), args.output);
+  for (size_t i = 0; i < first_.size(); ++i) {
+    if (first_[i].convert == nullptr) continue;
+    CAIRN_RETURN_IF_ERROR(first_[i].convert->Run(args.inputs[1 + i], first_[i].value->data()));
+  }
+  const auto last = [&](size_t i) { return i < last_.size() ? last_[i].value->data() : nullptr; };
+  return recurrence_->Forward(InputsOf(args.inputs, args.variables, args.training), z_->data(),
+                              {.y = args.output, .last_h = last(0), .last_c = last(1)});
 }
 
 absl::Status RecurrentOp::Backward(const BackwardArgs& args) {
@@ -114,9 +174,15 @@ absl::Status RecurrentOp::Backward(const BackwardArgs& args) {
   const float* const x = drops ? dropped_->data() : args.inputs[0];
   float* const dx = args.input_gradients[0];
   float* const of_projected = drops && dx != nullptr ? dropped_gradient_->data() : dx;
-  CAIRN_RETURN_IF_ERROR(recurrence_->Backward(
-      InputsOf(args.inputs, args.variables, /*training=*/true), z_->data(), args.output_gradient,
-      args.gradients[1], has_recurrent_bias_ ? args.gradients[2] + gate_columns_ : nullptr));
+  const auto last = [&](size_t i) { return i < last_.size() ? last_[i].gradient->data() : nullptr; };
+  CAIRN_RETURN_IF_ERROR(
+      recurrence_->Backward(InputsOf(args.inputs, args.variables, /*training=*/true), z_->data(),
+                            {.y = args.output_gradient, .last_h = last(0), .last_c = last(1)},
+                            {.kernel = args.gradients[1],
+                             .bias = has_recurrent_bias_ ? args.gradients[2] + gate_columns_ : nullptr,
+                             .first_h = FirstGradient(0, args),
+                             .first_c = FirstGradient(1, args)}));
+  CAIRN_RETURN_IF_ERROR(ConvertGradients(args));
   const float* const variables[] = {args.variables[0], has_bias_ ? args.variables[2] : nullptr};
   float* const gradients[] = {args.gradients[0], has_bias_ ? args.gradients[2] : nullptr};
   const size_t count = has_bias_ ? 2 : 1;

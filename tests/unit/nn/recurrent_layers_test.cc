@@ -1,10 +1,11 @@
 // Recurrent layers, masks of time steps and the layers that wrap others: outputs and gradients against Keras 3.15 on
-// JAX (keras_recurrent/make.py), and refusals.
+// JAX (keras_recurrent/make.py and make_states.py), and refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -27,10 +28,31 @@ using testing::Pointwise;
 
 constexpr float kRecurrentTolerance = 2e-5f;
 
-const json& Cases() {
-  static const json* const cases =
-      new json(json::parse(ReadFile(InSource("tests/support/data/keras_recurrent/models.json")).value()));
+json CasesOf(const char* file) {
+  return json::parse(ReadFile(InSource(absl::StrCat("tests/support/data/keras_recurrent/", file))).value());
+}
+
+// Models with states as inputs or outputs of their layers.
+const json& CasesWithStates() {
+  static const json* const cases = new json(CasesOf("states.json"));
   return *cases;
+}
+
+const json& Cases() {
+  static const json* const cases = [] {
+    auto* const all = new json(CasesOf("models.json"));
+    all->update(CasesWithStates());
+    return all;
+  }();
+  return *cases;
+}
+
+std::vector<float> Joined(const json& lists) {
+  std::vector<float> joined;
+  for (const json& list : lists) {
+    for (const json& value : list) joined.push_back(value.get<float>());
+  }
+  return joined;
 }
 
 TEST(RecurrentLayers, OutputsAndGradientsAreThoseOfKeras) {
@@ -39,13 +61,7 @@ TEST(RecurrentLayers, OutputsAndGradientsAreThoseOfKeras) {
       SCOPED_TRACE(absl::StrCat(name, cuda ? " on CUDA" : ""));
       const auto model = Model::FromJson(of["model"].dump(), name);
       ASSERT_TRUE(model.ok()) << model.status();
-      std::vector<float> parameters, expected;
-      for (const json& list : of["values"]) {
-        for (const json& value : list) parameters.push_back(value.get<float>());
-      }
-      for (const json& list : of["gradients"]) {
-        for (const json& value : list) expected.push_back(value.get<float>());
-      }
+      const std::vector<float> parameters = Joined(of["values"]), expected = Joined(of["gradients"]);
       ASSERT_EQ(static_cast<int64_t>(parameters.size()), model->num_parameters());
       const auto device =
           cuda ? kernels::cuda::CreateDevice({.precision = kernels::Precision::kFloat32}).value()
@@ -71,6 +87,42 @@ TEST(RecurrentLayers, OutputsAndGradientsAreThoseOfKeras) {
       EXPECT_THAT(gradients, Pointwise(FloatNear(20 * kRecurrentTolerance), expected));
     }
   }
+}
+
+TEST(RecurrentLayers, LossesOfThreeStepsWithStatesAreThoseOfKeras) {
+  for (const auto& [name, of] : CasesWithStates().items()) {
+    SCOPED_TRACE(name);
+    const Model model = Model::FromJson(of["model"].dump(), name).value();
+    const auto device = kernels::CreateCpuDevice(0, 1).value();
+    const auto replica =
+        Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+    std::vector<float> parameters = Joined(of["values"]), gradients(parameters.size());
+    const auto values = of["inputs"].get<std::vector<float>>(),
+               targets = of["targets"].get<std::vector<float>>();
+    const int64_t examples = static_cast<int64_t>(values.size()) / model.input_shape().num_elements();
+    const ModelInputs inputs(model, examples, values);
+    for (const json& expected : of["losses"]) {
+      const auto result = replica->ForwardBackward(
+          parameters, {.examples = examples, .inputs = inputs.views(), .targets = targets},
+          absl::MakeSpan(gradients), [](int) {});
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_NEAR(result->sums.loss / static_cast<double>(examples), expected.get<double>(), kTolerance);
+      for (size_t i = 0; i < parameters.size(); ++i) parameters[i] -= 0.1f * gradients[i];
+    }
+  }
+}
+
+TEST(RecurrentLayers, ASummaryShowsAllOutputsOfALayerThatReturnsStates) {
+  const Model model = Model::FromJson(CasesWithStates()["encoder_decoder"]["model"].dump(), "m").value();
+  EXPECT_THAT(SummaryTable(model),
+              HasSubstr(  // as Keras 3.15 prints it
+                  "│ encoder (LSTM)      │ [(None, 3),       │         72 │ source[0][0]      │\n"
+                  "│                     │ (None, 3), (None, │            │                   │\n"
+                  "│                     │ 3)]               │            │                   │\n"
+                  "├─────────────────────┼───────────────────┼────────────┼───────────────────┤\n"
+                  "│ decoder (LSTM)      │ [(None, 5, 3),    │         72 │ target[0][0],     │\n"
+                  "│                     │ (None, 3), (None, │            │ encoder[0][1],    │\n"
+                  "│                     │ 3)]               │            │ encoder[0][2]     │\n"));
 }
 
 TEST(RecurrentLayers, VariablesHaveTheNamesOfKeras) {
@@ -138,9 +190,9 @@ TEST(RecurrentLayers, UnsupportedOptionsAreRefusedWithAdvice) {
       {Refusal{
            R"({"class_name": "LSTM", "config": {"name": "l", "units": 2, "return_state": true,
                 "input_shape": [3, 1]}})",
-           "layer 'l' (LSTM), line 1: return_state: true is not supported: a layer has one output"},
+           "layer 'l' (LSTM), line 1: return_state: true is not supported in a Sequential model"},
        {R"({"class_name": "GRU", "config": {"units": 2, "stateful": true, "input_shape": [3, 1]}})",
-        "stateful: true is not supported: states start at 0 in every example"},
+        "stateful: true is not supported: every batch begins with its own states"},
        {R"({"class_name": "GRU", "config": {"units": 2, "activation": "gelu", "input_shape": [3, 1]}})",
         "activation: \"gelu\" is not supported in a recurrent layer, only elu"},
        {R"({"class_name": "LSTM", "config": {"units": 2, "input_shape": [3]}})",
@@ -149,7 +201,7 @@ TEST(RecurrentLayers, UnsupportedOptionsAreRefusedWithAdvice) {
         "unknown layer"},
        {R"({"class_name": "Bidirectional", "config": {"layer": {"class_name": "LSTM", "config": {"units": 2}},
              "merge_mode": null, "input_shape": [3, 1]}})",
-        "merge_mode: null is not supported, because a layer has one output"},
+        "merge_mode: null is not supported: use concat"},
        {R"({"class_name": "Bidirectional", "config": {"layer": {"class_name": "Dense", "config": {"units": 2}},
              "merge_mode": "sum", "input_shape": [3, 1]}})",
         "layer: \"Dense\" is not a supported layer within another"},
@@ -159,10 +211,45 @@ TEST(RecurrentLayers, UnsupportedOptionsAreRefusedWithAdvice) {
        {R"({"class_name": "TimeDistributed", "config": {"layer": {"class_name": "BatchNormalization", "config": {}},
              "input_shape": [3, 1]}})",
         "layer: BatchNormalization is not supported in TimeDistributed"},
+       {R"({"class_name": "TimeDistributed", "config": {"layer": {"class_name": "LSTM", "config": {"units": 2,
+             "return_state": true}}, "input_shape": [4, 3, 1]}})",
+        "layer: LSTM is not supported in TimeDistributed"},
        {R"({"class_name": "Masking", "config": {"input_shape": [3, 2]}}, {"class_name": "BatchNormalization"})",
         "its input has a mask of time steps"}}) {
     const auto status = Model::FromJson(SequentialOf(refusal.layers), "m").status();
     EXPECT_THAT(std::string(status.message()), HasSubstr(refusal.told));
+  }
+}
+
+// A layer on "x" [3, 2], with the states of "h" [2].
+std::string WithStates(absl::string_view layer, absl::string_view inbound, absl::string_view output) {
+  return absl::StrCat(R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+      {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, 3, 2]}, "inbound_nodes": []},
+      {"class_name": "InputLayer", "config": {"name": "h", "batch_shape": [null, 2]}, "inbound_nodes": []},
+      {)",
+                      layer, R"(, "inbound_nodes": [[)", inbound, R"(]]}],
+      "input_layers": [["x", 0, 0], ["h", 0, 0]], "output_layers": [)",
+                      output, "]}}");
+}
+
+TEST(RecurrentLayers, WrongStatesAreRefused) {
+  const char* const gru = R"("class_name": "GRU", "config": {"name": "g", "units": 3, "return_state": true})";
+  const char* const lstm = R"("class_name": "LSTM", "config": {"name": "g", "units": 2})";
+  const char* const both =
+      R"("class_name": "Bidirectional", "config": {"name": "g", "merge_mode": "concat", "layer": {"class_name": "LSTM",
+      "config": {"units": 2}}, "backward_layer": {"class_name": "GRU", "config": {"units": 2, "go_backwards": true}}})";
+  const char *const one = R"(["x", 0, 0], ["h", 0, 0])", *const two =
+                                                             R"(["x", 0, 0], ["h", 0, 0], ["h", 0, 0])";
+  for (const auto& [text, told] :
+       {std::pair{WithStates(gru, one, R"(["g", 0, 0])"),
+                  "layer 'g' (GRU), line 4: initial_state: a state is [2], expected [3]"},
+        {WithStates(lstm, one, R"(["g", 0, 0])"), "2 inputs, expected one, or with an initial_state 3"},
+        {WithStates(lstm, two, R"(["g", 0, 1])"), "layer 'g' has 1 output, not 2"},
+        {WithStates(gru, one, R"(["g", 0, 2])"), "layer 'g' has 2 outputs, not 3"},
+        {WithStates(both, two, R"(["g", 0, 0])"), "3 inputs, expected one"},
+        {WithStates(lstm, R"(["x", 0, 0, {"initial_state": 1}])", R"(["g", 0, 0])"),
+         "the number 1 in place of a tensor is not supported"}}) {
+    EXPECT_THAT(std::string(Model::FromJson(text, "m").status().message()), HasSubstr(told));
   }
 }
 
