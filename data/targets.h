@@ -57,10 +57,9 @@ absl::Status ApplyThreshold(float threshold, Targets& targets);
 // The weights of examples.
 struct Weights {
   std::vector<float> values{};  // [examples, per_example]; empty: every example weighs 1
-  int64_t per_example =
-      1;          // 1, or one weight for each row of the model's outputs, as for each token of a text
-  Shape shape{};  // one example's weights, with per_example elements and no last axis of 1; [] for one
-
+  // 1, or one weight for each row of the model's outputs, as for each token of a text.
+  int64_t per_example = 1;
+  Shape shape{};       // of one example's weights, without a last axis of 1; [] for one
   std::string name{};  // in messages: "mnist.npz: sample_weight_train"
 
   int64_t size() const { return static_cast<int64_t>(values.size()) / per_example; }

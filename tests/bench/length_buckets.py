@@ -1,4 +1,4 @@
-#!/ usr / bin / env python3
+#!/usr/bin/env python3
 """How many more examples a second a job trains with batches of like lengths than with examples padded to the longest.
 
     tests/bench/length_buckets.py [--bin build/release/bin] [--pairs 3] [--threads 1] [--boundaries 16,32,64,128]

@@ -23,8 +23,7 @@ struct UnadaptedLayer {
 bool WeighsTokens(const nlohmann::json& config);
 
 // The unadapted layers of `model` and of models within it, in the order of the file. They point into `model`.
-// INVALID_ARGUMENT if two of them
-// have one name.
+// INVALID_ARGUMENT if two of them have one name.
 absl::StatusOr<std::vector<UnadaptedLayer>> FindUnadaptedLayers(nlohmann::json& model);
 
 // Gives the layers a name and values of the right kind, so that the model can be read before it is adapted.
