@@ -115,6 +115,12 @@ class TextsTest(IntegrationTest):
         model = self.open_tagger(('"mask_zero": true', '"mask_zero": false'))
         self.assert_refused(self.run_to_end("cairn", "train", model, "--data_dir=entities", "--bucket_boundaries=8"),
                             "the loss of output 'tags' would count the steps of padding: mask them")
+        model = self.open_tagger()
+        for flag, fault in [("--embedding_tables=all", "batches of several lengths are not supported with embedding"),
+                            ("--micro_batches=2", "divided over devices or workers takes batches of one length")]:
+            run = self.run_to_end("cairn", "train", model, "--data_dir=entities", "--bucket_boundaries=8", flag)
+            self.assert_exit(USAGE, run)
+            self.assertIn(fault, run.stderr)
 
     def test_a_translation_is_learned(self):
         self.cairn("synthetic", "translation", "translation", "--rows=1000", "--test_rows=100")
