@@ -76,7 +76,8 @@ TEST(Constraints, BelongToTheVariablesOfEachKindOfLayer) {
       {"class_name": "InputLayer", "config": {"batch_shape": [null, 3], "name": "x"}},
       {"class_name": "Embedding", "config": {"name": "e", "input_dim": 5, "output_dim": 4,
         "embeddings_constraint": "unit_norm"}},
-      {"class_name": "Bidirectional", "config": {"name": "both", "layer": {"class_name": "LSTM", "config": {
+      {"class_name": "Bidirectional", "config": {"name": "both", "merge_mode": "sum",
+        "layer": {"class_name": "LSTM", "config": {
         "name": "l", "units": 4, "return_sequences": true, "kernel_constraint": "max_norm",
         "recurrent_constraint": "unit_norm", "bias_constraint": "non_neg"}}}},
       {"class_name": "EinsumDense", "config": {"name": "einsum", "equation": "abc,cd->abd", "output_shape": [3, 4],
