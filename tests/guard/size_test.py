@@ -37,6 +37,8 @@ class Allowed(NamedTuple):
 
 ALLOWED = [
     Allowed(r"^kernels/", r"", PARAMETERS, "operations take their tensors and extents one by one, as BLAS does"),
+    Allowed(r"^nn/layers/synchronized_batch_norm\.cc$", r"SynchronizedBatchNorm::", PARAMETERS,
+            "it implements an operation of kernels/"),
     Allowed(r"^optim/apply\.", r"", PARAMETERS, "loops over elements take their arrays one by one, as BLAS does"),
     Allowed(r"^optim/rules/ftrl\.cc$", r"Ftrl::UpdateWith$", PARAMETERS,
             "a loop over elements takes its arrays one by one, as BLAS does"),

@@ -38,7 +38,7 @@ constexpr char kOfKeras3[] = R"(
       "beta_constraint": {"class_name": "MaxNorm", "config": {"max_value": 1, "axis": 0}},
       "gamma_constraint": {"class_name": "NonNeg", "config": {}}}})";
 
-TEST(Constraints, OfKeras3AreRead) {
+TEST(Constraints, AreReadFromFilesOfKeras3) {
   const Model model = Model::FromJson(SequentialOf(kOfKeras3), "m").value();
   EXPECT_EQ(ConstraintOf(model, "conv/kernel"), (Constraint{.axes = {0, 1, 2}, .max_norm = 1.5f}));
   EXPECT_EQ(ConstraintOf(model, "conv/bias"), (Constraint{.non_negative = true}));
