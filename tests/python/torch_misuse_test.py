@@ -196,6 +196,13 @@ class ArgumentsTest(unittest.TestCase):
                 with self.subTest(words), self.assertRaisesRegex(cairn.InvalidArgument, words):
                     cairn.torch.distribute(*arguments, **options)
 
+    def test_optimizers_that_all_reduce_cannot_run_are_named(self):
+        model = make_model(norm=False)
+        for rule in (optim.LBFGS, optim.SparseAdam):
+            with self.assertRaisesRegex(cairn.InvalidArgument, rule.__name__):
+                job = cairn.init(peers="127.0.0.1:1", worker=0, workers=1)
+                cairn.torch.distribute(rule(list(model.parameters())), model, job, mode="allreduce")
+
     def test_ids_that_are_no_tensor_are_named(self):
         for module in (cairn.torch.Embedding(10, 4, name="t"), cairn.torch.EmbeddingBag(10, 4, name="t")):
             with self.assertRaisesRegex(cairn.InvalidArgument, "table 't': ids are a list"):

@@ -54,6 +54,8 @@ class AllReduceOptimizer(SendingOptimizer):
                  buffers: str, eager: bool, stateful: Sequence[Any]) -> None:
         if isinstance(optimizer, torch.optim.LBFGS):
             raise InvalidArgument("LBFGS evaluates its closure several times in a step, which all-reduce does not support")
+        if isinstance(optimizer, torch.optim.SparseAdam):
+            raise InvalidArgument("SparseAdam takes sparse gradients only, but the means of all-reduce are dense: use Adam")
         super().__init__(optimizer, job, eager)
         self._inner = optimizer
         self._share()

@@ -18,7 +18,7 @@ from cairn.torch.all_reduce import AllReduceOptimizer
 from cairn.torch.embedding import Lookups, check_no_tables
 from cairn.torch.gradients import Gradient, SendingOptimizer, gpu_of
 from cairn.torch.rules import Rule
-from cairn.torch.tensors import check_modules, check_separate, check_type, floating_buffers
+from cairn.torch.tensors import check_memory, check_modules, check_type, floating_buffers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -145,6 +145,7 @@ class DistributedOptimizer(SendingOptimizer):
         self._all = [*self._parameters, *self._averaged]
         self._trained = [p for p in self._parameters if p.group is not None]
         gpu = gpu_of(self._trained)
+        check_memory([(parameter.name, parameter.tensor) for parameter in self._parameters])
         variables = [_variable(p) for p in self._all]
         self._begins = [0, *itertools.accumulate(variable.num_elements for variable in variables)]
         for number, parameter in enumerate(self._trained):
@@ -381,7 +382,6 @@ def _parameters(model: torch.nn.Module, groups: Iterable[dict[str, Any]]) -> lis
         found.append(_Parameter(name, tensor, len(found), group_of.pop(id(tensor), None)))
     if group_of:
         raise InvalidArgument(f"the optimizer has {len(group_of)} parameters that the model does not have")
-    check_separate((parameter.name, parameter.tensor) for parameter in found)
     return found
 
 
@@ -397,7 +397,8 @@ def _fingerprint(state: Any) -> dict[Any, dict[str, Any]]:
     def of(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        return value.shape, value.dtype, zlib.crc32(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        memory: Any = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return value.shape, value.dtype, zlib.crc32(memory)
     return {index: {name: of(value) for name, value in values.items()} for index, values in state.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,14 +19,16 @@ _CONVERTED = (torch.bfloat16, torch.float16)
 def check_type(name: str, tensor: torch.Tensor) -> None:
     if torch.nn.parameter.is_lazy(tensor):
         raise InvalidArgument(f"{name!r} has no shape yet: call the model once, with an example, before distribute()")
-    if tensor.is_meta:
-        raise InvalidArgument(f"{name!r} is on the meta device and has no values: give it some before distribute()")
     if tensor.dtype != torch.float32 and tensor.dtype not in _CONVERTED:
         raise InvalidArgument(f"{name!r} is {tensor.dtype}, must be float32, bfloat16 or float16: servers compute in float32")
 
 
-def check_separate(parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
-    """Raises InvalidArgument for parameters that share memory, which would be separate on the servers."""
+def check_memory(parameters: Sequence[tuple[str, torch.Tensor]]) -> None:
+    """Raises InvalidArgument for parameters without memory, and for those that share it, which would be separate on the
+    servers."""
+    for name, tensor in parameters:
+        if tensor.is_meta:
+            raise InvalidArgument(f"{name!r} is on the meta device and has no values: give it some before distribute()")
     extents = sorted((tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, name) for name, tensor in parameters
                      if tensor.nbytes and tensor.is_contiguous())
     for (_, end, name), (begin, _, other) in zip(extents, extents[1:]):
