@@ -125,6 +125,48 @@ class WritesTest(unittest.TestCase):
         assert_same(self, model, reference)
 
 
+class InterruptsTest(unittest.TestCase):
+    """Ctrl-C after an update was made, while its values are put in place."""
+
+    def test_between_two_parameters(self):
+        model, reference = make_model(norm=False), make_model(norm=False)
+        rule = optim.SGD(reference.parameters(), 0.1, momentum=0.9)
+        for _ in range(3):
+            step(reference, rule)
+        with local() as job:
+            optimizer = distribute(model, job)
+            step(model, optimizer)
+            second = optimizer._parameters[1]
+            install = second.install
+
+            def interrupted(place):
+                second.install = install
+                raise KeyboardInterrupt
+            second.install = interrupted
+            with self.assertRaises(KeyboardInterrupt):
+                step(model, optimizer)
+            step(model, optimizer)
+            self.assertEqual(job.version, 3)
+        assert_same(self, model, reference)
+
+    def test_before_the_first_parameter(self):
+        model = make_model(norm=False)
+        with local() as job:
+            optimizer = distribute(model, job)
+            step(model, optimizer)
+            end = optimizer._end_step
+
+            def interrupted():
+                optimizer._end_step = end
+                raise KeyboardInterrupt
+            optimizer._end_step = interrupted
+            with self.assertRaises(KeyboardInterrupt):
+                step(model, optimizer)
+            step(model, optimizer)  # its gradient belongs to the values before
+            self.assertEqual(job.version, 3)
+            self.assertEqual(model[0].weight.flatten().tolist(), job.values["0.weight"].flatten().tolist())
+
+
 class BuffersTest(unittest.TestCase):
 
     def test_masks_with_infinities_stay(self):

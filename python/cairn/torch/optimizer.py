@@ -181,6 +181,8 @@ class DistributedOptimizer(SendingOptimizer):
             return
         if hasattr(self, "found_inf"):
             self._send_late("a GradScaler scales the gradients")
+        if self._session.changes != self._installed_at:  # a step was interrupted after the values had come
+            self._install()
         self._check_unchanged()
         settings = self._settings(ended=True)
         if self._begun is not None and self._begun[1][0] != settings[0]:
@@ -300,12 +302,20 @@ class DistributedOptimizer(SendingOptimizer):
     # --- Values ---
 
     def _install(self) -> None:
+        try:
+            self._install_all()
+        except BaseException:  # Ctrl-C must not leave some parameters with the values before
+            self._install_all()
+            raise
+
+    def _install_all(self) -> None:
         place = self._session.place
         for parameter in self._all:
             parameter.install(place)
         self._session.installed()
         for parameter in self._parameters:  # after all: views of one tensor count their versions together
             parameter.installed = (parameter.tensor.data_ptr(), parameter.tensor._version)
+        self._installed_at = self._session.changes
         if self._copies is not None:
             self._copies.values_installed()
 
