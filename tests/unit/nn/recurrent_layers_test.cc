@@ -112,6 +112,29 @@ TEST(RecurrentLayers, LossesOfThreeStepsWithStatesAreThoseOfKeras) {
   }
 }
 
+// On a device that computes in 16 bits, states that are inputs of the model have another type than the gates.
+TEST(RecurrentLayers, StatesAreConvertedToTheTypeOfTheGates) {
+  for (const auto& [name, of] : CasesWithStates().items()) {
+    SCOPED_TRACE(name);
+    const Model model = Model::FromJson(of["model"].dump(), name).value();
+    const auto device = kernels::cuda::CreateDevice({.precision = kernels::Precision::kBFloat16}).value();
+    const auto replica =
+        Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+    const std::vector<float> parameters = Joined(of["values"]);
+    const auto values = of["inputs"].get<std::vector<float>>(),
+               targets = of["targets"].get<std::vector<float>>();
+    const int64_t examples = static_cast<int64_t>(values.size()) / model.input_shape().num_elements();
+    const ModelInputs inputs(model, examples, values);
+    std::vector<float> gradients(parameters.size());
+    const auto result = replica->ForwardBackward(
+        parameters, {.examples = examples, .inputs = inputs.views(), .targets = targets},
+        absl::MakeSpan(gradients), [](int) {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_THAT(result->outputs, Pointwise(FloatNear(3e-2f), of["outputs"].get<std::vector<float>>()));
+    EXPECT_NEAR(result->sums.loss / static_cast<double>(examples), of["losses"][0].get<double>(), 3e-2);
+  }
+}
+
 TEST(RecurrentLayers, ASummaryShowsAllOutputsOfALayerThatReturnsStates) {
   const Model model = Model::FromJson(CasesWithStates()["encoder_decoder"]["model"].dump(), "m").value();
   EXPECT_THAT(SummaryTable(model),
