@@ -360,6 +360,10 @@ absl::StatusOr<dnnl::batch_normalization_backward::primitive_desc> MakeBatchNorm
   });
 }
 
+bool BatchNormBackwardTakesShift() {
+  return DNNL_VERSION_MAJOR < 3;
+}
+
 absl::StatusOr<dnnl::reorder::primitive_desc> MakeReorder(const Context& context, const MemoryDesc& from,
                                                           const MemoryDesc& to) {
   return Guarded("reorder", [&] {

@@ -199,6 +199,8 @@ absl::StatusOr<dnnl::batch_normalization_forward::primitive_desc> MakeBatchNormF
     const Context& context, const BatchNormArgs& args);
 absl::StatusOr<dnnl::batch_normalization_backward::primitive_desc> MakeBatchNormBackward(
     const Context& context, const BatchNormArgs& args);
+// Whether that primitive must be given beta, which it does not read: version 2 insists, version 3 refuses it.
+bool BatchNormBackwardTakesShift();
 
 // A row-major matrix that is part of another one: row i begins at `at` + i * stride.
 template <typename Element>

@@ -75,17 +75,17 @@ absl::StatusOr<std::unique_ptr<BatchNorm>> MakeBatchNorm(onednn::Context& contex
   CAIRN_ASSIGN_OR_RETURN(auto infer, make_forward());
   args.given_statistics = params.frozen;
   CAIRN_ASSIGN_OR_RETURN(const auto backward_desc, MakeBatchNormBackward(context, args));
-  CAIRN_ASSIGN_OR_RETURN(auto backward,
-                         onednn::Primitive::Create(context, backward_desc,
-                                                   {{DNNL_ARG_SRC, args.activation},
-                                                    {DNNL_ARG_MEAN, statistics},
-                                                    {DNNL_ARG_VARIANCE, statistics},
-                                                    {DNNL_ARG_DIFF_DST, args.activation},
-                                                    {DNNL_ARG_SCALE, scale},
-                                                    {DNNL_ARG_SHIFT, shift},  // required, never read
-                                                    {DNNL_ARG_DIFF_SRC, args.activation},
-                                                    {DNNL_ARG_DIFF_SCALE, scale},
-                                                    {DNNL_ARG_DIFF_SHIFT, shift}}));
+  const auto given_shift = onednn::BatchNormBackwardTakesShift() ? shift : onednn::MemoryDesc();
+  CAIRN_ASSIGN_OR_RETURN(auto backward, onednn::Primitive::Create(context, backward_desc,
+                                                                  {{DNNL_ARG_SRC, args.activation},
+                                                                   {DNNL_ARG_MEAN, statistics},
+                                                                   {DNNL_ARG_VARIANCE, statistics},
+                                                                   {DNNL_ARG_DIFF_DST, args.activation},
+                                                                   {DNNL_ARG_SCALE, scale},
+                                                                   {DNNL_ARG_SHIFT, given_shift},
+                                                                   {DNNL_ARG_DIFF_SRC, args.activation},
+                                                                   {DNNL_ARG_DIFF_SCALE, scale},
+                                                                   {DNNL_ARG_DIFF_SHIFT, shift}}));
   return std::make_unique<OnednnBatchNorm>(params.input, std::move(train), std::move(infer),
                                            std::move(backward));
 }
