@@ -16,7 +16,7 @@
 namespace cairn::net {
 
 // Incremented when the meaning of a frame or a call changes.
-inline constexpr int kProtocolVersion = 12;
+inline constexpr int kProtocolVersion = 13;
 
 // Call metadata: the index of the server whose shard the call is for, if it is not the called server's own
 // shard (parameter_server.proto).

@@ -6,7 +6,7 @@ uses is here; a test holds the numbers and types against the .proto files.
 
 import struct
 
-VERSION = 12  # kProtocolVersion in common/net/grpc/grpc_util.h
+VERSION = 13  # kProtocolVersion in common/net/grpc/grpc_util.h
 SERVICE = "cairn.v1.ParameterServer"
 MAX_PAYLOAD = 1 << 20  # bytes
 
