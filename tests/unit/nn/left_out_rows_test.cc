@@ -33,7 +33,7 @@ constexpr char kPlain[] = R"("sparse_categorical_crossentropy")";
 constexpr char kIgnoring[] =
     R"({"class_name": "SparseCategoricalCrossentropy", "config": {"ignore_class": -1}})";
 
-Model Read(const char* loss, const char* masked = "true") {
+Model ReadMasked(const char* loss, const char* masked = "true") {
   return Model::FromJson(absl::StrReplaceAll(kTagger, {{"LOSS", loss}, {"MASKED", masked}}), "m").value();
 }
 
@@ -79,13 +79,13 @@ std::vector<Step> Train(const Model& model, const std::vector<float>& targets,
 }
 
 TEST(LeftOutRows, MaskedStepsHaveNoLoss) {
-  const std::vector<Step> steps = Train(Read(kPlain), {0, 2, 1, 1, 1, 0, 2, 0, 1, 1, 1, 1});
+  const std::vector<Step> steps = Train(ReadMasked(kPlain), {0, 2, 1, 1, 1, 0, 2, 0, 1, 1, 1, 1});
   EXPECT_NEAR(steps[0].loss, 1.1612788438796997, 1e-6);
   EXPECT_NEAR(steps[1].loss, 1.097543716430664, 1e-6);
 }
 
 TEST(LeftOutRows, MaskAndIgnoredClassTogether) {
-  const std::vector<Step> steps = Train(Read(kIgnoring), {0, -1, 1, 1, 1, 0, 2, -1, 1, 1, 1, 1});
+  const std::vector<Step> steps = Train(ReadMasked(kIgnoring), {0, -1, 1, 1, 1, 0, 2, -1, 1, 1, 1, 1});
   EXPECT_NEAR(steps[0].loss, 1.1739397048950195, 1e-6);
   EXPECT_NEAR(steps[1].loss, 1.107414960861206, 1e-6);
 }
@@ -95,7 +95,7 @@ TEST(LeftOutRows, MaskAndIgnoredClassTogether) {
 const std::vector<float> kWeights = {1, 0.5f, 2, 3, 0, 4, 1.5f, 0.25f, 1, 2, 0, 1};
 
 TEST(LeftOutRows, TheOthersHaveWeights) {
-  const std::vector<Step> steps = Train(Read(kPlain), {0, 2, 1, 1, 1, 0, 2, 0, 1, 1, 1, 1}, kWeights);
+  const std::vector<Step> steps = Train(ReadMasked(kPlain), {0, 2, 1, 1, 1, 0, 2, 0, 1, 1, 1, 1}, kWeights);
   EXPECT_NEAR(steps[0].loss, 0.7508166432380676, 1e-6);
   EXPECT_NEAR(steps[1].loss, 0.6929463744163513, 1e-6);
   EXPECT_NEAR(steps[0].accuracy, 0.4, 1e-6);
@@ -103,14 +103,15 @@ TEST(LeftOutRows, TheOthersHaveWeights) {
 }
 
 TEST(LeftOutRows, MaskIgnoredClassAndWeightsTogether) {
-  const std::vector<Step> steps = Train(Read(kIgnoring), {0, -1, 1, 1, 1, 0, 2, -1, 1, 1, 1, 1}, kWeights);
+  const std::vector<Step> steps =
+      Train(ReadMasked(kIgnoring), {0, -1, 1, 1, 1, 0, 2, -1, 1, 1, 1, 1}, kWeights);
   EXPECT_NEAR(steps[0].loss, 0.9848142266273499, 1e-6);
   EXPECT_NEAR(steps[1].loss, 0.8832495212554932, 1e-6);
 }
 
 TEST(RowWeights, AreThoseOfStepsWithoutAMask) {
   const std::vector<Step> steps =
-      Train(Read(kPlain, "false"), {0, 2, 1, 1, 1, 0, 2, 0, 1, 1, 1, 1}, kWeights);
+      Train(ReadMasked(kPlain, "false"), {0, 2, 1, 1, 1, 0, 2, 0, 1, 1, 1, 1}, kWeights);
   EXPECT_NEAR(steps[0].loss, 1.5393657684326172, 1e-6);
   EXPECT_NEAR(steps[1].loss, 1.3718056678771973, 1e-6);
   EXPECT_NEAR(steps[0].accuracy, 0.1666666716337204, 1e-6);
@@ -119,7 +120,7 @@ TEST(RowWeights, AreThoseOfStepsWithoutAMask) {
 }
 
 TEST(RowWeights, AnotherNumberOfThemIsRefused) {
-  const Model model = Read(kPlain);
+  const Model model = ReadMasked(kPlain);
   Objective objective = ObjectiveOf(model.compile_config(), model).value();
   ASSERT_TRUE(objective.WeighRows(model).ok());
   const std::vector<float> parameters(static_cast<size_t>(model.num_parameters())), targets(4), weights(3);
@@ -135,17 +136,17 @@ TEST(RowWeights, AnotherNumberOfThemIsRefused) {
 
 // Rows of any label in place of those that are left out give the same metrics.
 TEST(LeftOutRows, MetricsLeaveThemOutToo) {
-  const std::vector<Step> some = Train(Read(kPlain), {0, 2, 1, 1, 1, 0, 2, 0, 1, 1, 1, 1});
-  const std::vector<Step> other = Train(Read(kPlain), {0, 2, 0, 0, 1, 2, 2, 0, 0, 0, 0, 0});
+  const std::vector<Step> some = Train(ReadMasked(kPlain), {0, 2, 1, 1, 1, 0, 2, 0, 1, 1, 1, 1});
+  const std::vector<Step> other = Train(ReadMasked(kPlain), {0, 2, 0, 0, 1, 2, 2, 0, 0, 0, 0, 0});
   EXPECT_EQ(some[1].accuracy, other[1].accuracy);
   EXPECT_NEAR(std::fmod(some[1].accuracy * 5, 1), 0, 1e-9) << "the mean over five steps";
   const std::vector<Step> ignored =
-      Train(Read(kIgnoring, "false"), {2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1});
+      Train(ReadMasked(kIgnoring, "false"), {2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1});
   EXPECT_EQ(ignored[0].accuracy, 1) << "one step is left, and all are predicted as 2";
 }
 
 TEST(LeftOutRows, TheMaskIsNoOutputInOnnx) {
-  const Model model = Read(kPlain);
+  const Model model = ReadMasked(kPlain);
   const OnnxGraph graph =
       MakeOnnxGraph(model, std::vector<float>(static_cast<size_t>(model.num_parameters()))).value();
   ASSERT_EQ(graph.outputs.size(), 1u);

@@ -39,14 +39,14 @@ std::string Tower(absl::string_view calls) {
   return absl::StrReplaceAll(kTower, {{"CALLS", calls}});
 }
 
-Model Read(const std::string& json) {
+Model ReadNested(const std::string& json) {
   auto model = Model::FromJson(json, "m");
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }
 
 TEST(NestedModel, ItsLayersAreNamedByTheModelsAroundThem) {
-  const Model model = Read(Graph(
+  const Model model = ReadNested(Graph(
       Tower(R"(["a"], ["b"])") +
           R"({"class_name": "Concatenate", "config": {"name": "both"}, "inbound_nodes": [[["tower", 0, 0], ["tower", 1, 0]]]})",
       R"("both")"));
@@ -60,7 +60,7 @@ TEST(NestedModel, ItsLayersAreNamedByTheModelsAroundThem) {
 
 // Two calls of a layer move its averages twice, first by the statistics of the first call.
 TEST(NestedModel, AveragesMoveOncePerCall) {
-  const Model model = Read(Graph(
+  const Model model = ReadNested(Graph(
       Tower(R"(["a"], ["b"])") +
           R"({"class_name": "Add", "config": {"name": "both"}, "inbound_nodes": [[["tower", 0, 0], ["tower", 1, 0]]]})",
       R"("both")"));
@@ -74,7 +74,7 @@ TEST(NestedModel, AveragesMoveOncePerCall) {
 TEST(NestedModel, AveragesWithoutMomentumAreThoseOfTheLastCall) {
   const std::string tower =
       absl::StrReplaceAll(Tower(R"(["a"], ["b"])"), {{R"("momentum": 0.5)", R"("momentum": 0)"}});
-  const Model model = Read(Graph(
+  const Model model = ReadNested(Graph(
       tower +
           R"({"class_name": "Add", "config": {"name": "both"}, "inbound_nodes": [[["tower", 0, 0], ["tower", 1, 0]]]})",
       R"("both")"));
@@ -89,11 +89,12 @@ TEST(NestedModel, CallsAreCountedFromZeroOrOne) {
                         first, R"(, 0, {}], ["tower", )", second, ", 0, {}]]]}");
   };
   const std::string calls = R"([["a", 0, 0, {}]], [["b", 0, 0, {}]])";
-  EXPECT_EQ(LayerNames(Read(Graph(Tower(calls) + add("1", "2"), R"("both")"))),
-            LayerNames(Read(Graph(Tower(calls) + add("0", "1"), R"("both")"))));
+  EXPECT_EQ(LayerNames(ReadNested(Graph(Tower(calls) + add("1", "2"), R"("both")"))),
+            LayerNames(ReadNested(Graph(Tower(calls) + add("0", "1"), R"("both")"))));
   std::string last = Tower(R"(["a"])");
   last.resize(last.rfind(','));
-  EXPECT_EQ(LayerNames(Read(Graph(last, R"(["tower", 1, 0])"))), LayerNames(Read(Graph(last, R"("tower")"))));
+  EXPECT_EQ(LayerNames(ReadNested(Graph(last, R"(["tower", 1, 0])"))),
+            LayerNames(ReadNested(Graph(last, R"("tower")"))));
 }
 
 TEST(NestedModel, ItsFreezingIsThatOfLayersThatDoNotSay) {
@@ -101,7 +102,7 @@ TEST(NestedModel, ItsFreezingIsThatOfLayersThatDoNotSay) {
       absl::StrReplaceAll(Tower(R"(["a"])"), {{R"("trainable": true)", R"("trainable": false)"},
                                               {R"("units": 3)", R"("units": 3, "trainable": true)"}});
   frozen.resize(frozen.rfind(','));
-  const Model model = Read(Graph(frozen, R"("tower")"));
+  const Model model = ReadNested(Graph(frozen, R"("tower")"));
   std::vector<bool> trainable;
   for (const ModelVariable& variable : model.variables()) trainable.push_back(variable.trainable());
   EXPECT_THAT(trainable, ElementsAre(false, false, true, true, false, false, false, false));
@@ -109,7 +110,7 @@ TEST(NestedModel, ItsFreezingIsThatOfLayersThatDoNotSay) {
 
 // A model with two outputs, the second of which is called on by name.
 TEST(NestedModel, MayHaveSeveralInputsAndOutputs) {
-  const Model model = Read(Graph(R"(
+  const Model model = ReadNested(Graph(R"(
       {"class_name": "Functional", "config": {"name": "pair", "layers": [
           {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, 6]}},
           {"class_name": "InputLayer", "config": {"name": "y", "batch_shape": [null, 6]}},
@@ -121,7 +122,7 @@ TEST(NestedModel, MayHaveSeveralInputsAndOutputs) {
            "x": {"class_name": "__keras_tensor__", "config": {"keras_history": ["b", 0, 0]}}}],
          "kwargs": {"mask": {"x": null, "y": null}}}]},
       {"class_name": "Concatenate", "config": {"name": "both"}, "inbound_nodes": [[["pair", 0, 1], ["pair", 0, 0]]]})",
-                                 R"("both")"));
+                                       R"("both")"));
   EXPECT_THAT(model.output_shape(), (Shape{3}));
   EXPECT_THAT(model.nodes()[0].inputs, ElementsAre(Node::OfModelInput(1)));  // "one" reads "x", which is "b"
   EXPECT_THAT(model.nodes()[1].inputs, ElementsAre(Node::OfModelInput(0)));
@@ -129,7 +130,7 @@ TEST(NestedModel, MayHaveSeveralInputsAndOutputs) {
 }
 
 TEST(NestedModel, IsOneRowOfTheSummary) {
-  const std::string table = SummaryTable(Read(Graph(
+  const std::string table = SummaryTable(ReadNested(Graph(
       Tower(R"(["a"], ["b"])") +
           R"({"class_name": "Add", "config": {"name": "both"}, "inbound_nodes": [[["tower", 0, 0], ["tower", 1, 0]]]})",
       R"("both")")));

@@ -139,7 +139,7 @@ TEST(OrthogonalRegularizer, StepsAreThoseOfKeras) {
   devices.push_back(kernels::cuda::CreateDevice({.precision = kernels::Precision::kFloat32}).value());
   for (const auto& device : devices) {
     const auto replica = Replica::Create(model, kSparse, *device).value();
-    KerasExamples examples = KerasExamples::OfClasses(model);
+    PenaltyExamples examples = PenaltyExamples::OfClasses(model);
     std::vector<float> gradients(examples.parameters.size());
     for (const double expected : {1.7955676317, 1.7433753014, 1.6940248013}) {
       const auto evaluated = replica->Evaluate(examples.parameters, examples.batch()).value();
@@ -199,7 +199,7 @@ TEST(OrthogonalRegularizer, GradientsAreThoseOfKeras) {
 
 TEST(OrthogonalRegularizer, SeveralDevicesGiveTheStepOfOne) {
   const Model model = Model::FromJson(kOrthogonal, "m").value();
-  ExpectSameStepOnSeveralDevices(model, kSparse, KerasExamples::OfClasses(model));
+  ExpectSameStepOnSeveralDevices(model, kSparse, PenaltyExamples::OfClasses(model));
 }
 
 TEST(ActivityRegularizer, SeveralDevicesGiveTheStepOfOne) {
@@ -264,11 +264,10 @@ TEST(ActivityRegularizer, IsRefusedWhereItsPenaltyWouldBeLost) {
                   R"({"class_name": "TimeDistributed", "config": {"name": "t", "input_shape": [4, 3],
       "layer": {"class_name": "ActivityRegularization", "config": {"name": "d", "l2": 0.1}}}})")),
               HasSubstr("ActivityRegularization is not supported in TimeDistributed"));
-  EXPECT_THAT(
-      ModelFault(
-          SequentialOf(R"({"class_name": "Dense", "config": {"name": "d", "units": 2, "input_shape": [3],
+  EXPECT_THAT(ModelFault(SequentialOf(
+                  R"({"class_name": "Dense", "config": {"name": "d", "units": 2, "input_shape": [3],
       "activity_regularizer": {"class_name": "OrthogonalRegularizer", "config": {"factor": 0.1}}}})")),
-      HasSubstr("activity_regularizer: OrthogonalRegularizer is only supported for variables"));
+              HasSubstr("activity_regularizer: OrthogonalRegularizer is only supported for variables"));
   EXPECT_THAT(
       ModelFault(SequentialOf(R"({"class_name": "ActivityRegularization", "config": {"name": "r", "l1": -1,
       "input_shape": [3]}})")),

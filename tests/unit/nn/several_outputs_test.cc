@@ -38,13 +38,13 @@ constexpr char kLayers[] = R"({"class_name": "Functional", "config": {"name": "t
 constexpr char kCompiled[] = R"({"loss": {"kind": "sparse_categorical_crossentropy", "box": "huber"},
     "loss_weights": {"kind": 0.5, "box": 2.0}, "metrics": {"kind": ["accuracy"], "box": ["mae"]}})";
 
-absl::StatusOr<Model> Read(const std::string& compiled,
-                           const std::string& outputs = R"([["kind", 0, 0], ["box", 0, 0]])") {
+absl::StatusOr<Model> ReadCompiled(const std::string& compiled,
+                                   const std::string& outputs = R"([["kind", 0, 0], ["box", 0, 0]])") {
   return Model::FromJson(absl::StrReplaceAll(kLayers, {{"OUTPUTS", outputs}, {"COMPILED", compiled}}), "m");
 }
 
 std::string CompiledFault(const std::string& compiled) {
-  const auto model = Read(compiled);
+  const auto model = ReadCompiled(compiled);
   if (!model.ok()) return std::string(model.status().message());
   const auto objective = ObjectiveOf(model->compile_config(), *model);
   if (!objective.ok()) return std::string(objective.status().message());
@@ -73,7 +73,7 @@ struct TwoOutputExamples {
 };
 
 struct TwoOutputs : public testing::Test {
-  const Model model = Read(kCompiled).value();
+  const Model model = ReadCompiled(kCompiled).value();
   const Objective objective = ObjectiveOf(model.compile_config(), model).value();
   const std::unique_ptr<kernels::Device> device = kernels::CreateCpuDevice(0, 1).value();
 };
@@ -142,9 +142,10 @@ TEST_F(TwoOutputs, SeveralDevicesGiveTheStepOfOne) {
 }
 
 TEST(SeveralOutputs, ListsAreInTheOrderOfTheOutputs) {
-  const Model model = Read(R"({"loss": ["sparse_categorical_crossentropy", "mse"], "loss_weights": [1, 2],
+  const Model model =
+      ReadCompiled(R"({"loss": ["sparse_categorical_crossentropy", "mse"], "loss_weights": [1, 2],
       "metrics": [["accuracy"], ["mae", "mse"]]})")
-                          .value();
+          .value();
   const Objective objective = ObjectiveOf(model.compile_config(), model).value();
   ASSERT_EQ(objective.losses().size(), 2u);
   EXPECT_EQ(objective.losses()[1].loss.kind, kernels::LossKind::kMeanSquaredError);
@@ -157,8 +158,8 @@ TEST(SeveralOutputs, ListsAreInTheOrderOfTheOutputs) {
 }
 
 TEST(SeveralOutputs, ADictionaryNamesThem) {
-  const Model model = Read(R"({"loss": {"a": "sparse_categorical_crossentropy", "b": "mse"}})",
-                           R"({"b": ["box", 0, 0], "a": ["kind", 0, 0]})")
+  const Model model = ReadCompiled(R"({"loss": {"a": "sparse_categorical_crossentropy", "b": "mse"}})",
+                                   R"({"b": ["box", 0, 0], "a": ["kind", 0, 0]})")
                           .value();
   ASSERT_EQ(model.outputs().size(), 2u);
   EXPECT_EQ(model.outputs()[0].name, "a");
@@ -169,7 +170,7 @@ TEST(SeveralOutputs, ADictionaryNamesThem) {
 
 // Its gradient is zero, also where it is infinite, and it has neither targets nor metrics.
 TEST(SeveralOutputs, AnOutputWithoutALossIsNotTrained) {
-  const Model model = Read(R"({"loss": ["sparse_categorical_crossentropy", null]})").value();
+  const Model model = ReadCompiled(R"({"loss": ["sparse_categorical_crossentropy", null]})").value();
   const Objective objective = ObjectiveOf(model.compile_config(), model).value();
   EXPECT_EQ(objective.TargetsPerExample(model), 1);
   TwoOutputExamples examples(model);
@@ -193,7 +194,7 @@ TEST(SeveralOutputs, AnOutputWithoutALossIsNotTrained) {
 }
 
 TEST(SeveralOutputs, EachIsAnOutputInOnnx) {
-  const Model model = Read(kCompiled).value();
+  const Model model = ReadCompiled(kCompiled).value();
   const OnnxGraph graph =
       MakeOnnxGraph(model, std::vector<float>(static_cast<size_t>(model.num_parameters()))).value();
   ASSERT_EQ(graph.outputs.size(), 2u);
@@ -205,7 +206,7 @@ TEST(SeveralOutputs, EachIsAnOutputInOnnx) {
 }
 
 TEST(SeveralOutputs, OneTensorMayBeTwoOutputs) {
-  const Model model = Read("null", R"([["box", 0, 0], ["box", 0, 0]])").value();
+  const Model model = ReadCompiled("null", R"([["box", 0, 0], ["box", 0, 0]])").value();
   EXPECT_EQ(model.outputs()[1].name, "box_1");
   const OnnxGraph graph =
       MakeOnnxGraph(model, std::vector<float>(static_cast<size_t>(model.num_parameters()))).value();
@@ -215,7 +216,7 @@ TEST(SeveralOutputs, OneTensorMayBeTwoOutputs) {
 
 TEST(SeveralOutputs, TheirNamesAreUnique) {
   const Model model =
-      Read("null", R"({"a": ["box", 0, 0], "a_1": ["box", 0, 0], "b": ["kind", 0, 0]})").value();
+      ReadCompiled("null", R"({"a": ["box", 0, 0], "a_1": ["box", 0, 0], "b": ["kind", 0, 0]})").value();
   EXPECT_EQ(model.outputs()[1].name, "a_1");
   const Model repeated =
       Model::FromJson(
@@ -233,14 +234,14 @@ TEST(SeveralOutputs, TheirNamesAreUnique) {
 // m.compile(SGD(0.125), [CategoricalFocalCrossentropy(), CIoULoss()], loss_weights=[0.5, 2.0]), where CIoULoss calls
 // keras.utils.bounding_boxes.compute_ciou(y_true, y_pred, "center_xywh").
 TEST(SeveralOutputs, AClassAndABoxTrainAsInKeras) {
-  const Model model = Read(R"({"loss": {"kind": {"module": "keras.losses", "class_name":
+  const Model model = ReadCompiled(R"({"loss": {"kind": {"module": "keras.losses", "class_name":
       "CategoricalFocalCrossentropy", "config": {"name": "categorical_focal_crossentropy", "reduction":
       "sum_over_batch_size", "from_logits": false, "label_smoothing": 0.0, "axis": -1, "alpha": 0.25, "gamma": 2.0},
       "registered_name": null}, "flat": {"module": "keras_cv.src.losses.ciou_loss", "class_name": "CIoULoss",
       "config": {"name": null, "reduction": "sum_over_batch_size", "eps": 1e-07,
       "bounding_box_format": "center_xyWH"}, "registered_name": "keras_cv>CIoULoss"}},
       "loss_weights": {"kind": 0.5, "flat": 2.0}})",
-                           R"([["kind", 0, 0], ["flat", 0, 0]])")
+                                   R"([["kind", 0, 0], ["flat", 0, 0]])")
                           .value();
   const Objective objective = ObjectiveOf(model.compile_config(), model).value();
   const auto device = kernels::CreateCpuDevice(0, 1).value();
@@ -288,7 +289,7 @@ TEST(SeveralOutputs, FaultsNameTheOutput) {
               HasSubstr("metrics: 'boxes' is for no output"));
   EXPECT_THAT(CompiledFault(R"({"loss": "mse", "metrics": [["mae"], ["sparse_categorical_accuracy"]]})"),
               HasSubstr("output 'box': metric 'sparse_categorical_accuracy' needs class indices"));
-  EXPECT_THAT(std::string(Read("null", R"([["kind", 0, 0], ["x", 0, 0]])").status().message()),
+  EXPECT_THAT(std::string(ReadCompiled("null", R"([["kind", 0, 0], ["x", 0, 0]])").status().message()),
               HasSubstr("config: output_layers: 'x' is not computed by the network"));
 }
 
