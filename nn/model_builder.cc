@@ -396,10 +396,12 @@ absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std
 }
 
 absl::StatusOr<int> ModelBuilder::AddOutputOf(int node, int output) {
-  const Node& of = model_.nodes_[static_cast<size_t>(node)];
-  const std::vector<Shape> shapes = of.layer->OutputShapes(ShapesOf(of.own_inputs(), *this));
-  const auto layer = MakeSelectOutput(absl::StrCat(of.layer->name(), "_output_", output), shapes, output);
-  CAIRN_ASSIGN_OR_RETURN(const int made, AddOwnNode(layer, {node}, of.device));
+  // `node` is that of the layer, or of a penalty on all of its outputs, which passes them on.
+  const Node* of = &model_.nodes_[static_cast<size_t>(node)];
+  if (of->layer->num_outputs() == 1) of = &model_.nodes_[static_cast<size_t>(of->inputs[0])];
+  const std::vector<Shape> shapes = of->layer->OutputShapes(ShapesOf(of->own_inputs(), *this));
+  const auto layer = MakeSelectOutput(of->layer->name(), shapes, output);
+  CAIRN_ASSIGN_OR_RETURN(const int made, AddOwnNode(layer, {node}, of->device));
   CAIRN_RETURN_IF_ERROR(masks_.AddOutput(*layer, {node}, made));
   return made;
 }

@@ -277,5 +277,33 @@ TEST(RecurrentLayers, WrongStatesAreRefused) {
   }
 }
 
+TEST(RecurrentLayers, APenaltyOnALayersOutputsCountsItsStates) {
+  const auto evaluate = [](absl::string_view regularizer) {
+    const std::string layer = absl::StrCat(
+        R"("class_name": "GRU", "config": {"name": "g", "units": 2, "return_state": true)", regularizer, "}");
+    const Model model =
+        Model::FromJson(WithStates(layer, R"(["x", 0, 0], ["h", 0, 0])", R"(["g", 0, 1])"), "m").value();
+    const auto device = kernels::CreateCpuDevice(0, 1).value();
+    const auto replica =
+        Replica::Create(model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+    std::vector<float> values, targets(2 * 2);
+    for (int i = 0; i < 2 * (6 + 2); ++i) values.push_back(static_cast<float>(std::sin(i)));
+    const ModelInputs inputs(model, 2, values);
+    const auto result = replica->Evaluate(model.InitialParameters(1),
+                                          {.examples = 2, .inputs = inputs.views(), .targets = targets});
+    return std::pair(result->sums.loss / 2,
+                     std::vector<float>(result->outputs.begin(), result->outputs.end()));
+  };
+  const auto [plain, states] = evaluate("");
+  const auto [penalized, same_states] =
+      evaluate(R"(, "activity_regularizer": {"class_name": "L2", "config": {"l2": 0.5}})");
+  EXPECT_EQ(states, same_states);
+  double squares = 0;
+  for (const float state : states) squares += double{state} * state;
+  ASSERT_GT(squares, 0.01);
+  // The output and the state are the same numbers. A penalty is divided by the examples.
+  EXPECT_NEAR(penalized - plain, 0.5 * 2 * squares / 2, 1e-6);
+}
+
 }  // namespace
 }  // namespace cairn::nn
