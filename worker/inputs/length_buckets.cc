@@ -71,6 +71,10 @@ absl::StatusOr<data::LengthBuckets> BucketsOf(const nn::Model& model, const nn::
                                               const data::Dataset& dataset) {
   std::vector<data::BucketForm> forms;
   for (const nn::Model& shorter : model.shorter()) {
+    if (dataset.weights_per_example() > 1) {
+      if (const auto status = nn::Objective(objective).WeighRows(shorter); !status.ok())
+        return Annotate(status, "--bucket_boundaries");
+    }
     auto form = FormFor(shorter, model, objective);
     if (!form.ok()) return Annotate(form.status(), "--bucket_boundaries");
     forms.push_back(*std::move(form));
