@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/commands/command.h"
 #include "common/core/files.h"
@@ -52,6 +53,9 @@ class ModelCommand final : public Command {
 
  private:
   int Adapt() const {
+    if (absl::EndsWith(output_, ".keras"))
+      return static_cast<int>(
+          UsageError(kAdaptProgram, "--out: the model is written as JSON, not as a .keras file"));
     if (const absl::Status status = CheckWritable(output_); !status.ok())
       return static_cast<int>(UsageError(kAdaptProgram, absl::StrCat("--out: ", status.message())));
     const auto adapted = worker::AdaptModel(options_);

@@ -47,6 +47,9 @@ class TextsTest(IntegrationTest):
         again = self.run_to_end("cairn", "model", "adapt", "model.json", "--data_dir=reviews", "--out=again.json")
         self.assert_exit(USAGE, again)
         self.assertIn("model.json: every layer has what adapt() would find", again.stderr)
+        archive = self.run_to_end("cairn", "model", "adapt", "model.json", "--data_dir=reviews", "--out=again.keras")
+        self.assert_exit(USAGE, archive)
+        self.assertIn("--out: the model is written as JSON, not as a .keras file", archive.stderr)
         self.assertFalse((self.directory / "again.json").exists())
         self.assert_exit(USAGE, self.run_to_end("cairn", "model"))
 
