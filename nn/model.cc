@@ -32,7 +32,7 @@ absl::Status Model::CheckBatchMayBeDivided(absl::string_view parts) const {
     return absl::InvalidArgumentError(
         absl::StrCat("layer '", node.layer->name(), "' (", node.layer->class_name(),
                      "): synchronized: true is not supported where a batch is divided among ", parts,
-                     "; set it to false, or train with one worker"));
+                     "; set it to false, or do not divide the batch"));
   }
   return absl::OkStatus();
 }

@@ -36,7 +36,6 @@ class TimeDistributedLayer final : public Layer {
   }
   bool takes_integers() const override { return inner_->takes_integers(); }
   bool differs_in_training() const override { return inner_->differs_in_training(); }
-  bool synchronizes_batch() const override { return inner_->synchronizes_batch(); }
   MaskUse mask_use() const override {
     const MaskUse use = inner_->mask_use();
     return use == MaskUse::kPasses || use == MaskUse::kDrops ? MaskUse::kPasses : MaskUse::kRefuses;

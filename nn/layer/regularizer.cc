@@ -75,7 +75,9 @@ absl::StatusOr<std::vector<int>> ParseAxes(const NamedConfig& object, const json
   std::vector<int> axes;
   for (const json& axis : value.is_array() ? value : json::array({value})) {
     constexpr int kLimit = std::numeric_limits<int>::max();
-    if (!axis.is_number_integer() || axis < -kLimit || axis > kLimit)
+    // JSON compares an unsigned number with a signed one as if both were signed.
+    const bool too_large = axis.is_number_unsigned() && axis.get<uint64_t>() > uint64_t{kLimit};
+    if (!axis.is_number_integer() || too_large || axis < -kLimit || axis > kLimit)
       return NotSupported(object, "axis", value);
     axes.push_back(axis.get<int>());
   }
@@ -111,7 +113,7 @@ absl::Status CheckShape(const RegularizerSpec& regularizer, const Shape& shape) 
     return absl::InvalidArgumentError(
         absl::StrCat("OrthogonalRegularizer takes a matrix, not the shape ", shape.ToString()));
   }
-  constexpr int64_t kMaxVectors = 8192;
+  constexpr int64_t kMaxVectors = 2048;
   const int64_t vectors = shape[regularizer.of_columns ? 1 : 0];
   if (vectors < 2 || vectors > kMaxVectors) {
     return absl::InvalidArgumentError(absl::StrCat("OrthogonalRegularizer takes 2 to ", kMaxVectors, " ",

@@ -254,7 +254,7 @@ int64_t MicroBatchesOf(const TrainOptions& options, const nn::Model& model, int6
   const bool normalizes = std::any_of(
       model.variables().begin(), model.variables().end(),
       [](const nn::ModelVariable& variable) { return variable.moving_average_momentum.value_or(1) != 1; });
-  return normalizes ? 1 : 4 * devices;
+  return normalizes || model.synchronizes_batch() ? 1 : 4 * devices;
 }
 
 absl::StatusOr<Compute> MakeCompute(const ComputeArgs& args) {
