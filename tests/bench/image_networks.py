@@ -32,7 +32,7 @@ def cairn(options, network, precision):
                "--precision", precision, "--threads", str(options.threads), "--batch_size", str(options.batch_size),
                "--steps", str(STEPS), "--warm_up", str(WARM_UP), "--compute_only"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=LIMIT)
-    return float(re.search(r"([0-9.]+) images/s in the median step", done.stdout).group(1))
+    return options.batch_size * 1e6 / float(re.search(r"([0-9.]+) us/step", done.stdout).group(1))
 
 
 def peer(options, network, precision):

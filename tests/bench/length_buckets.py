@@ -59,18 +59,16 @@ def model_of(kind):
         x = add("LSTM", [x], units=WIDTH)
     else:
         for _ in range(2):
-            attended = add("MultiHeadAttention", [x], {
-  "value" : [ x, 0, 0 ]}, num_heads=4, key_dim=WIDTH // 4)
+            attended = add("MultiHeadAttention", [x], {"value": [x, 0, 0]}, num_heads=4, key_dim=WIDTH // 4)
             x = add("LayerNormalization", [add("Add", [x, attended])])
             hidden = add("Dense", [add("Dense", [x], units=4 * WIDTH, activation="relu")], units=WIDTH)
             x = add("LayerNormalization", [add("Add", [x, hidden])])
         x = add("GlobalAveragePooling1D", [x])
     out = add("Dense", [x], units=1, activation="sigmoid")
     return {
-  "class_name" : "Functional",
-                 "config"
-      : {"name" : kind, "layers" : layers, "input_layers" : [[ids, 0, 0]], "output_layers" : [[out, 0, 0]]},
-        "compile_config" : {"optimizer" : "adam", "loss" : "binary_crossentropy"}}
+        "class_name": "Functional",
+        "config": {"name": kind, "layers": layers, "input_layers": [[ids, 0, 0]], "output_layers": [[out, 0, 0]]},
+        "compile_config": {"optimizer": "adam", "loss": "binary_crossentropy"}}
 
 
 def run(options, directory, kind, boundaries):
