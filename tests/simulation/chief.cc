@@ -232,7 +232,7 @@ void Chief::Write() {
           const bool state = (*job)->job().has_resumed();
           auto values =
               std::make_unique<ps::Accumulator>(state ? shard.store().state_pool() : shard.store().pool());
-          if (const auto added = values->Add(ps::At(0), ps::Bytes({value})); !added.ok()) {
+          if (const auto added = values->Add(ps::ChunkAt(0), ps::Bytes({value})); !added.ok()) {
             reply(added);
             return;
           }

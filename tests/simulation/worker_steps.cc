@@ -236,7 +236,7 @@ void Workers::TakePush(int w, int s, const ps::Gradient& gradient, float value, 
   Checker& checker = histories_.Of(here);
   ps::Shard& shard = (*job)->shard();
   auto push = shard.BeginPush({.gradient = gradient, .read_values = true});
-  if (gradient.examples > 0) (void)push->AddChunk(ps::At(0), ps::Bytes({value}));
+  if (gradient.examples > 0) (void)push->AddChunk(ps::ChunkAt(0), ps::Bytes({value}));
   if (rules().rows) {
     if (gradient.examples > 0 && !push->repeats()) AddRows(*push, s, gradient.key, value);
     push->Want(RowsToRead(shard, s));
