@@ -21,12 +21,24 @@ def seconds(value: float, name: str) -> datetime.timedelta:
     return datetime.timedelta(seconds=float(value))
 
 
+def as_number(value: Any) -> Any:
+    """`value` as a number of Python, also where it is an array without dimensions, of NumPy, JAX or torch. None if it is
+    no real number."""
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        try:
+            value = value.item()
+        except (TypeError, RuntimeError):  # JAX traces it, or it is on torch's meta device
+            return None
+    return value if isinstance(value, numbers.Real) and not isinstance(value, bool) else None
+
+
 def whole(value: Any, name: str, least: int, limit: int = 2**63) -> int:
     """`value` as a number in [least, limit)."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number or not least <= value < limit or int(value) != value:
-        raise InvalidArgument(f"{name} is {value!r}, must be a whole number of at least {least}")
-    return int(value)
+    found = as_number(value)
+    if found is None or not least <= found < limit or int(found) != found:
+        wanted = f"below {limit}" if found is not None and found >= limit else f"a whole number of at least {least}"
+        raise InvalidArgument(f"{name} is {value!r}, must be {wanted}")
+    return int(found)
 
 
 def addresses(value: str | Sequence[str], name: str) -> list[str]:

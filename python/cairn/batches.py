@@ -49,9 +49,10 @@ class Batches:
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             raise InvalidArgument(f"the dataset is {type(dataset).__name__}, must have len() and indices: give job.batches() "
                                   "the map-style dataset itself, not a DataLoader or an iterable")
-        for name, value, least in (("batch_size", batch_size, 1), ("epochs", epochs, 0), ("seed", seed, 0),
-                                   ("num_workers", num_workers, 0), ("the number of examples", len(dataset), 1)):
+        batch_size, epochs, seed, num_workers, _ = (
             whole(value, name, least, 2**64)
+            for name, value, least in (("batch_size", batch_size, 1), ("epochs", epochs, 0), ("seed", seed, 0),
+                                       ("num_workers", num_workers, 0), ("the number of examples", len(dataset), 1)))
         if seed >= _NOT_SHUFFLED:
             raise InvalidArgument(f"seed is {seed}, must be below {_NOT_SHUFFLED}")
         if options and not num_workers:

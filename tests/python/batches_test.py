@@ -105,7 +105,7 @@ class BatchesTest(unittest.TestCase):
 
     def test_a_step_of_0_examples_leaves_a_batch_out(self):
         with local() as job:
-            batches = job.batches(list(range(6)), 2, shuffle=False)
+            batches = job.batches(list(range(6)), np.array(2), shuffle=False)
             values = job.start({"w": np.zeros(6)}, {"class_name": "SGD", "config": {"learning_rate": 1}})
             for step, batch in enumerate(batches):
                 gradient = np.zeros(6)

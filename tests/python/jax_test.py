@@ -118,7 +118,11 @@ class StepsTest(unittest.TestCase):
                     training.step(grads)
             with self.assertRaisesRegex(cairn.InvalidArgument, "within jax.jit"):
                 jax.jit(training.step)(params)
+            with self.assertRaisesRegex(cairn.InvalidArgument, "examples is"):
+                jax.jit(lambda examples: training.step({"w": jnp.ones(2)}, examples=examples))(3)
             self.assertEqual(job.version, 0)
+            training.step({"w": jnp.ones(2)}, examples=jnp.sum(jnp.ones(3, bool)))
+            self.assertEqual(job.stats()["examples"], 3)
 
     def test_torch_is_not_imported(self):
         code = "import sys, cairn.jax; assert 'torch' not in sys.modules"

@@ -115,9 +115,14 @@ class ArraysTest(unittest.TestCase):
                 with self.assertRaisesRegex(cairn.InvalidArgument, f"the dataset is {type(dataset).__name__}"):
                     job.batches(dataset, 2)
             job.start({"w": [1.]}, SGD)
-            for examples in (-1, 2.5, "3", 2**70, float("nan")):
-                with self.subTest(examples), self.assertRaisesRegex(cairn.InvalidArgument, "examples is"):
+            for examples in (-1, 2.5, "3", float("nan"), True, np.array([3]), np.array(2.5), np.array(True)):
+                with self.subTest(examples), self.assertRaisesRegex(cairn.InvalidArgument, "must be a whole number of at least 0"):
                     job.push({"w": [1.]}, examples=examples)
+            for examples in (2**70, 2**32, np.array(2**32)):
+                with self.subTest(examples), self.assertRaisesRegex(cairn.InvalidArgument, "examples is .* must be below 4294967296"):
+                    job.push({"w": [1.]}, examples=examples)
+            job.push({"w": [0.]}, examples=np.array(3))
+            self.assertEqual(job.stats()["examples"], 3)
             with self.assertRaisesRegex(cairn.Refused, "needs cairn.init.train_dir"):
                 job.save_checkpoint()
 

@@ -5,6 +5,7 @@ import copy
 import pickle
 import unittest
 
+import numpy as np
 import support  # noqa: F401
 import torch
 from support import assert_same, local, loss_of, make_data, make_model
@@ -230,6 +231,8 @@ class ArgumentsTest(unittest.TestCase):
                     ((optimizer, list(model.parameters()), job), {}, "model has the type list"),
                     ((optimizer, model, "127.0.0.1:1"), {}, "job has the type str"),
                     ((optimizer, model, job), {"max_grad_norm": "1"}, "max_grad_norm is '1'"),
+                    ((optimizer, model, job), {"max_grad_norm": [1.0]}, r"max_grad_norm is \[1.0\], must be a number above 0"),
+                    ((optimizer, model, job), {"max_grad_norm": torch.ones(2)}, r"max_grad_norm is tensor\(\[1., 1.\]\)"),
                     ((optimizer, model, job), {"mode": "ssp"}, "'ssp' needs max_staleness"),
                     ((optimizer, model, job), {"max_staleness": 3}, "max_staleness is 3, but mode is 'sync'"),
                     ((optimizer, model, job), {"updates": 2.5}, "updates is 2.5"),
@@ -254,11 +257,13 @@ class ArgumentsTest(unittest.TestCase):
         model = make_model(norm=False)
         with local() as job:
             optimizer = distribute(model, job)
-            for examples in (float("nan"), float("inf"), 2**70, "8"):
+            for examples in (float("nan"), float("inf"), 2**70, "8", torch.tensor([3, 4]), torch.tensor(True),
+                             torch.tensor(4, device="meta")):
                 with self.subTest(examples), self.assertRaisesRegex(cairn.InvalidArgument, "examples is"):
                     optimizer.step(examples=examples)
-            optimizer.step(examples=torch.tensor(4))
-            self.assertEqual(job.stats()["examples"], 4)
+            for examples in (torch.tensor(4), torch.tensor([4]), np.array(4), np.int64(4)):
+                optimizer.step(examples=examples)
+            self.assertEqual(job.stats()["examples"], 16)
 
     def test_a_step_after_the_end_says_so(self):
         model = make_model(norm=False)

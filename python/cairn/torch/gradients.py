@@ -127,7 +127,9 @@ class SendingOptimizer(torch.optim.Optimizer):
                 loss = closure()
         if examples is None:
             examples = self.examples if self.examples is not None else self._batch_examples() or 1
-        weight = whole(examples.item() if isinstance(examples, torch.Tensor) else examples, "examples", 0, EXAMPLES_LIMIT)
+        if isinstance(examples, torch.Tensor) and examples.numel() == 1:
+            examples = examples.reshape(())
+        weight = whole(examples, "examples", 0, EXAMPLES_LIMIT)
         if self.job.closed:
             raise Refused(CLOSED)
         self._check_groups()

@@ -12,6 +12,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from cairn import _native
+from cairn._options import as_number
 from cairn.errors import InvalidArgument, MembershipLost, Refused
 from cairn.job import Job
 from cairn.torch.all_reduce import AllReduceOptimizer
@@ -75,8 +76,11 @@ def distribute(optimizer: torch.optim.Optimizer, model: torch.nn.Module, job: Jo
         if not isinstance(value, kind):
             raise InvalidArgument(f"{name} has the type {type(value).__name__}, must be a {wanted}")
     check_modules(model)
-    if max_grad_norm is not None and (isinstance(max_grad_norm, str) or not max_grad_norm > 0):
-        raise InvalidArgument(f"max_grad_norm is {max_grad_norm!r}, must be above 0")
+    if max_grad_norm is not None:
+        norm = as_number(max_grad_norm)
+        if norm is None or not norm > 0:
+            raise InvalidArgument(f"max_grad_norm is {max_grad_norm!r}, must be a number above 0")
+        max_grad_norm = float(norm)
     if mode == "allreduce":
         if max_staleness is not None or updates or skip_unused:
             raise InvalidArgument("max_staleness, updates and skip_unused need servers: mode='allreduce' has none")
