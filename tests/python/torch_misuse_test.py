@@ -241,6 +241,19 @@ class ArgumentsTest(unittest.TestCase):
                 with self.subTest(words), self.assertRaisesRegex(cairn.InvalidArgument, words):
                     cairn.torch.distribute(*arguments, **options)
 
+    def test_models_on_the_meta_device_are_named(self):
+        mask = make_model(norm=False)
+        mask.register_buffer("mask", torch.zeros(2, device="meta"))
+        statistics = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, affine=False, device="meta"))
+        for model, name in ((nn.Linear(2, 2, device="meta"), "'weight'"), (mask, "buffer 'mask'"),
+                            (nn.BatchNorm1d(2, device="meta"), "('weight'|buffer 'running_mean')"),
+                            (statistics, "buffer '1.running_mean'")):
+            words = f"^{name} is on the meta device and has no values: give it some before distribute"
+            for mode in ("sync", "allreduce"):
+                with self.subTest(name, mode=mode), self.assertRaisesRegex(cairn.InvalidArgument, words):
+                    job = cairn.init("127.0.0.1:1") if mode == "sync" else cairn.init(peers="127.0.0.1:1", worker=0, workers=1)
+                    distribute(model, job, mode=mode)
+
     def test_optimizers_that_all_reduce_cannot_run_are_named(self):
         model = make_model(norm=False)
         for rule in (optim.LBFGS, optim.SparseAdam):

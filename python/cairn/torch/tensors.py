@@ -19,16 +19,18 @@ _CONVERTED = (torch.bfloat16, torch.float16)
 def check_type(name: str, tensor: torch.Tensor) -> None:
     if torch.nn.parameter.is_lazy(tensor):
         raise InvalidArgument(f"{name!r} has no shape yet: call the model once, with an example, before distribute()")
+    _check_has_values(repr(name), tensor)
     if tensor.dtype != torch.float32 and tensor.dtype not in _CONVERTED:
         raise InvalidArgument(f"{name!r} is {tensor.dtype}, must be float32, bfloat16 or float16: servers compute in float32")
 
 
+def _check_has_values(what: str, tensor: torch.Tensor) -> None:
+    if tensor.is_meta:
+        raise InvalidArgument(f"{what} is on the meta device and has no values: give it some before distribute()")
+
+
 def check_memory(parameters: Sequence[tuple[str, torch.Tensor]]) -> None:
-    """Raises InvalidArgument for parameters without memory, and for those that share it, which would be separate on the
-    servers."""
-    for name, tensor in parameters:
-        if tensor.is_meta:
-            raise InvalidArgument(f"{name!r} is on the meta device and has no values: give it some before distribute()")
+    """Raises InvalidArgument for parameters that share memory, which would be separate on the servers."""
     extents = sorted((tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, name) for name, tensor in parameters
                      if tensor.nbytes and tensor.is_contiguous())
     for (_, end, name), (begin, _, other) in zip(extents, extents[1:]):
@@ -48,6 +50,7 @@ def floating_buffers(model: torch.nn.Module, buffers: str) -> list[tuple[str, to
     for name, tensor in model.named_buffers():
         if not tensor.is_floating_point():
             continue
+        _check_has_values(f"buffer {name!r}", tensor)
         try:
             check_type(name, tensor)
         except InvalidArgument as error:
