@@ -174,14 +174,23 @@ class BuffersTest(unittest.TestCase):
         mask = torch.full((3, 3), float("-inf")).triu(1)
         model = make_model()
         model.register_buffer("mask", mask.clone())
+        model.register_buffer("bias", -mask)
         with local() as job:
-            optimizer = distribute(model, job)
+            with self.assertLogs("cairn", "WARNING") as logs:
+                optimizer = distribute(model, job)
+            self.assertIn("each worker keeps its own: 'mask', 'bias'; they must be the same buffers on all workers", logs.output[0])
             for _ in range(2):
                 step(model, optimizer)
             self.assertEqual(job.version, 2)
             self.assertIn("1.running_mean", job.values)
             self.assertNotIn("mask", job.values)
         self.assertTrue(torch.equal(model.mask, mask))
+
+    def test_statistics_that_are_not_numbers_are_an_error(self):
+        model = make_model()
+        model[1].running_mean[0] = float("nan")
+        with self.assertRaisesRegex(cairn.InvalidArgument, "'1.running_mean' is not finite"), local() as job:
+            step(model, distribute(model, job))
 
     def test_a_buffer_of_64_bits_is_named_with_what_to_do(self):
         model = make_model()

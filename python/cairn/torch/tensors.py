@@ -41,12 +41,13 @@ def check_memory(parameters: Sequence[tuple[str, torch.Tensor]]) -> None:
 
 def floating_buffers(model: torch.nn.Module, buffers: str) -> list[tuple[str, torch.Tensor]]:
     """The buffers that are averaged, such as those of BatchNorm, after a check of their types. buffers: of
-    distribute(). Not those with infinities, such as masks of attention: a mean needs finite numbers."""
+    distribute(). Not those with infinities, such as masks of attention: a mean needs finite numbers. A buffer with NaN is
+    averaged, which raises: it is a fault of the model, not a mask."""
     if buffers not in ("mean", "local"):
         raise InvalidArgument(f"buffers is {buffers!r}, must be 'mean' or 'local'")
     if buffers == "local":
         return []
-    averaged = []
+    averaged, local = [], []
     for name, tensor in model.named_buffers():
         if not tensor.is_floating_point():
             continue
@@ -55,10 +56,13 @@ def floating_buffers(model: torch.nn.Module, buffers: str) -> list[tuple[str, to
             check_type(name, tensor)
         except InvalidArgument as error:
             raise InvalidArgument(f"buffer {error}; distribute(buffers='local') leaves the buffers to each worker") from None
-        if bool(torch.isfinite(tensor).all()):
-            averaged.append((name, tensor))
+        if bool(torch.isinf(tensor).any()):
+            local.append(repr(name))
         else:
-            _log.info("the buffer %r has numbers that are not finite: each worker keeps its own", name)
+            averaged.append((name, tensor))
+    if local:
+        _log.warning("buffers with infinities are not averaged, and each worker keeps its own: %s; they must be the same "
+                     "buffers on all workers, or use distribute(buffers='local')", ", ".join(local))
     return averaged
 
 
