@@ -22,8 +22,8 @@ def seconds(value: float, name: str) -> datetime.timedelta:
 
 
 def as_number(value: Any) -> Any:
-    """`value` as a number of Python, also where it is an array without dimensions, of NumPy, JAX or torch. None if it is
-    no real number."""
+    """`value` as a number of Python, also if it is an array of NumPy, JAX or torch without dimensions. None if it is no
+    real number."""
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         try:
             value = value.item()

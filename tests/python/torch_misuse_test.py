@@ -106,6 +106,37 @@ class WritesTest(unittest.TestCase):
             with self.subTest(eager=eager):
                 self.check(clamp, "the values of '2.weight'", eager=eager)
 
+    def test_values_that_no_parameter_shares_are_not_sampled(self):
+        for dtype in (torch.float32, torch.bfloat16):
+            model = make_model(norm=False).to(dtype)
+            with self.subTest(dtype), local() as job:
+                optimizer = distribute(model, job)
+                for values in optimizer._parameters[1].values:
+                    values.add_(1)
+                self.assertEqual(optimizer._session.changed_value(), 1 if dtype is torch.float32 else None)
+
+    def test_a_target_network_is_no_part_of_the_model(self):
+        for inside in (False, True):
+            model = make_model(norm=False)
+            target = copy.deepcopy(model).requires_grad_(False)
+            model.add_module("target", nn.Identity())
+            if inside:
+                model.target.network = target
+
+            def update(model=model, target=target):
+                with torch.no_grad():
+                    for value, other in zip(target.parameters(), model.parameters()):
+                        value.lerp_(other, 0.5)
+            with self.subTest(inside=inside), local() as job:
+                optimizer = distribute(model, job)
+                step(model, optimizer)
+                update()
+                if inside:
+                    with self.assertRaisesRegex(cairn.Refused, "the values of 'target.network.0.weight'"):
+                        step(model, optimizer)
+                else:
+                    step(model, optimizer)
+
     def test_through_data_into_gradients_that_were_sent(self):
         def scale(model):
             model[0].weight.grad.data.mul_(0.5)

@@ -148,6 +148,7 @@ class DistributedOptimizer(SendingOptimizer):
                           for i, (name, tensor) in enumerate(floating_buffers(model, buffers))]
         self._all = [*self._parameters, *self._averaged]
         self._trained = [p for p in self._parameters if p.group is not None]
+        self._in_place = any(p.in_place for p in self._parameters)  # the program can write into the session's values
         gpu = gpu_of(self._trained)
         check_memory([(parameter.name, parameter.tensor) for parameter in self._parameters])
         variables = [_variable(p) for p in self._all]
@@ -316,7 +317,8 @@ class DistributedOptimizer(SendingOptimizer):
         place = self._session.place
         for parameter in self._all:
             parameter.install(place)
-        self._session.installed()
+        if self._in_place:
+            self._session.installed()
         for parameter in self._parameters:  # after all: views of one tensor count their versions together
             parameter.installed = (parameter.tensor.data_ptr(), parameter.tensor._version)
         self._installed_at = self._session.changes

@@ -41,8 +41,8 @@ def check_memory(parameters: Sequence[tuple[str, torch.Tensor]]) -> None:
 
 def floating_buffers(model: torch.nn.Module, buffers: str) -> list[tuple[str, torch.Tensor]]:
     """The buffers that are averaged, such as those of BatchNorm, after a check of their types. buffers: of
-    distribute(). Not those with infinities, such as masks of attention: a mean needs finite numbers. A buffer with NaN is
-    averaged, which raises: it is a fault of the model, not a mask."""
+    distribute(). Not those with infinities, such as masks of attention: a mean needs finite numbers. A buffer with NaN
+    is averaged, which raises: it is a fault of the model, not a mask."""
     if buffers not in ("mean", "local"):
         raise InvalidArgument(f"buffers is {buffers!r}, must be 'mean' or 'local'")
     if buffers == "local":
