@@ -1,6 +1,6 @@
 // Notices writes that nothing announces: a program may write through `tensor.data` into memory that the session shares
-// with it, and PyTorch counts no version there. Keeps a few elements of each variable, so a check costs as much for a
-// large variable as for a small one, and misses a write to elements in between.
+// with it, and PyTorch counts no version there. Keeps a hash of a few elements of each variable, so a check costs as
+// much for a large variable as for a small one, and misses a write to elements in between.
 #pragma once
 
 #include <algorithm>
