@@ -40,10 +40,20 @@ int CurrentPlace(PySession& self) {
 std::optional<StepResult> Finish(PySession& self, std::optional<std::chrono::milliseconds> within) {
   StepResult result;
   bool done = true;
-  self.waits().Run([&] {
-    if (!within.has_value()) return self.session().FinishStep(&result);
-    return self.session().FinishStepWithin(*within, &done, &result);
-  });
+  bool ended = false;
+  const int place = CurrentPlace(self);
+  try {
+    self.waits().Run([&] {
+      Status status = within.has_value() ? self.session().FinishStepWithin(*within, &done, &result)
+                                         : self.session().FinishStep(&result);
+      ended = status.ok() && done;
+      return status;
+    });
+  } catch (...) {
+    // Ctrl-C may raise after the step has ended, and a step may fail after its values have arrived.
+    if (ended || CurrentPlace(self) != place) self.CountChange();
+    throw;
+  }
   if (!done) return std::nullopt;
   self.CountChange();
   return result;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Jobs of NumPy arrays: exact values, a worker's place, errors, signals, forks."""
 
+import datetime
 import io
 import json
 import multiprocessing
@@ -275,9 +276,13 @@ class ProcessTest(unittest.TestCase):
             timer.start()
             begun = time.monotonic()
             chief.start({"w": [1.]}, SGD)
+            changes = chief.session.changes
             with self.assertRaises(KeyboardInterrupt):
                 chief.push({"w": [1.]})
             self.assertLess(time.monotonic() - begun, SECONDS / 2)
+            self.assertEqual(chief.session.changes, changes)  # no values have come
+            self.assertIsNone(chief.session.finish_step(datetime.timedelta(seconds=0.01)))
+            self.assertEqual(chief.session.changes, changes)
             chief.abandon()
 
     def test_ctrl_c_ends_reads_from_a_server_that_does_not_answer(self):

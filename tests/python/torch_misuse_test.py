@@ -2,7 +2,10 @@
 """Mistakes of programs, and uses that torch allows in one process: they are right here too, or raise and are named."""
 
 import copy
+import logging
 import pickle
+import tempfile
+import time
 import unittest
 
 import numpy as np
@@ -196,6 +199,29 @@ class InterruptsTest(unittest.TestCase):
                 step(model, optimizer)
             step(model, optimizer)  # its gradient belongs to the values before
             self.assertEqual(job.version, 3)
+            self.assertEqual(model[0].weight.flatten().tolist(), job.values["0.weight"].flatten().tolist())
+
+    def test_while_the_library_logs_after_the_values_have_come(self):
+        model, caught = make_model(norm=False), []
+
+        class Interrupt(logging.Handler):
+            def emit(self, record):
+                if record.getMessage().startswith("saved") and not caught:
+                    caught.append(record)
+                    raise KeyboardInterrupt
+        logger, handler = logging.getLogger("cairn"), Interrupt()
+        self.addCleanup(logger.setLevel, logger.level)
+        self.addCleanup(logger.removeHandler, handler)
+        logger.setLevel(logging.INFO)
+        logger.addHandler(handler)
+        with tempfile.TemporaryDirectory() as directory, local(train_dir=directory, save_steps=1) as job:
+            optimizer = distribute(model, job)
+            with self.assertRaises(KeyboardInterrupt):
+                for _ in range(1000):
+                    step(model, optimizer)
+                    time.sleep(0.01)
+            for _ in range(2):
+                step(model, optimizer)
             self.assertEqual(model[0].weight.flatten().tolist(), job.values["0.weight"].flatten().tolist())
 
 
