@@ -102,6 +102,28 @@ absl::Status CheckInputs(const ReadLayer& layer, size_t inputs) {
                    states > 0 ? absl::StrCat(", or with an initial_state ", 1 + states) : ""));
 }
 
+// A layer that is called k times in a step moves an average k times, as in Keras: v becomes
+// m^k v + (1 - m) (m^(k-1) b_1 + ... + b_k), where b_i are the statistics of its calls. So m^k is the
+// variable's momentum, and the sum of the weighted statistics of all calls is the value of the step.
+void WeighStatistics(std::vector<Node>& nodes, std::vector<ModelVariable>& variables) {
+  std::map<const Layer*, std::vector<size_t>> calls;
+  for (size_t i = 0; i < nodes.size(); ++i) calls[nodes[i].layer.get()].push_back(i);
+  for (const auto& [layer, of_layer] : calls) {
+    if (of_layer.size() == 1) continue;
+    for (const int index : nodes[of_layer[0]].variables) {
+      ModelVariable& variable = variables[static_cast<size_t>(index)];
+      if (variable.trainable() || *variable.moving_average_momentum == 1) continue;
+      const double momentum = *variable.moving_average_momentum;
+      double sum = 0, weight = 1;
+      std::vector<double> weights(of_layer.size());  // [call]
+      for (size_t call = of_layer.size(); call-- > 0; weight *= momentum) sum += weights[call] = weight;
+      variable.moving_average_momentum = static_cast<float>(weight);
+      for (size_t call = 0; call < of_layer.size(); ++call)
+        nodes[of_layer[call]].statistics_weight = static_cast<float>(weights[call] / sum);
+    }
+  }
+}
+
 }  // namespace
 
 absl::Status ModelBuilder::CollectNames(const json& layers, absl::string_view prefix) {
@@ -516,28 +538,6 @@ std::vector<int> ModelBuilder::VariablesOf(const Layer& layer) const {
   return model_.nodes_[first->second].variables;
 }
 
-// A layer that is called k times in a step moves an average k times, as in Keras: v becomes
-// m^k v + (1 - m) (m^(k-1) b_1 + ... + b_k), where b_i are the statistics of its calls. So m^k is the
-// variable's momentum, and the sum of the weighted statistics of all calls is the value of the step.
-void ModelBuilder::FinishStatistics() {
-  std::map<const Layer*, std::vector<size_t>> calls;
-  for (size_t i = 0; i < model_.nodes_.size(); ++i) calls[model_.nodes_[i].layer.get()].push_back(i);
-  for (const auto& [layer, nodes] : calls) {
-    if (nodes.size() == 1) continue;
-    for (const int index : model_.nodes_[nodes[0]].variables) {
-      ModelVariable& variable = model_.variables_[static_cast<size_t>(index)];
-      if (variable.trainable() || *variable.moving_average_momentum == 1) continue;
-      const double momentum = *variable.moving_average_momentum;
-      double sum = 0, weight = 1;
-      std::vector<double> weights(nodes.size());  // [call]
-      for (size_t call = nodes.size(); call-- > 0; weight *= momentum) sum += weights[call] = weight;
-      variable.moving_average_momentum = static_cast<float>(weight);
-      for (size_t call = 0; call < nodes.size(); ++call)
-        model_.nodes_[nodes[call]].statistics_weight = static_cast<float>(weights[call] / sum);
-    }
-  }
-}
-
 Model ModelBuilder::Finish(CompileConfig compile_config, std::string canonical_json) {
   for (size_t i = 0; i < model_.inputs_.size(); ++i) {
     DType& type = model_.inputs_[i].dtype;
@@ -548,7 +548,7 @@ Model ModelBuilder::Finish(CompileConfig compile_config, std::string canonical_j
       type = DType::kInt64;
     }
   }
-  FinishStatistics();
+  WeighStatistics(model_.nodes_, model_.variables_);
   model_.compile_config_ = std::move(compile_config);
   model_.canonical_json_ = std::move(canonical_json);
   return std::exchange(model_, Model());

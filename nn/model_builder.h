@@ -129,7 +129,6 @@ class ModelBuilder {
   absl::Status AddVariables(const ReadLayer& layer, absl::Span<const Shape> inputs, Node& node);
   absl::Status AddVariable(const std::string& name, const Shape& shape, const VariableSpec& spec,
                            bool trainable);
-  void FinishStatistics();
 
   Model model_;
   StepMasks masks_;

@@ -59,7 +59,8 @@ dnnl::primitive_attr Attributes() {
   return attributes;
 }
 
-// The descriptor of a primitive from its fields. Version 2 collects them in an object; version 3 takes the engine first.
+// The descriptor of a primitive from its fields. Version 2 collects them in an object; version 3 takes the engine
+// first.
 #if DNNL_VERSION_MAJOR >= 3
 template <typename Operation, typename... Fields>
 typename Operation::primitive_desc MakeForward(const Context& context, const Fields&... fields) {

@@ -1,5 +1,5 @@
-// All uses of oneDNN, version 2 or 3; only onednn.cc depends on their differences. Exceptions of the library do not leave
-// these functions.
+// All uses of oneDNN, version 2 or 3; only onednn.cc depends on their differences. Exceptions of the library do not
+// leave these functions.
 //
 // A factory tries the given memory formats in order, and takes the first whose implementation is not
 // reference code ("ref..."), which is hundreds of times slower. If there is only reference code, it takes the
@@ -48,7 +48,7 @@ class Context {
   // run.
   void ReserveScratch(size_t bytes);
   float* scratch() { return scratch_.data(); }
-  // Memory for a copy that is used only while an op runs. Grows likewise.
+  // Memory for a copy that is used only while an op runs. It also grows only while ops are made.
   void ReserveStaging(int64_t floats);
   float* staging() { return staging_.data(); }
 

@@ -67,8 +67,8 @@ struct PlacementOptions {
 
 // Slices per server [servers], balanced by bytes: by default, no server has more than 256 KiB plus four bands
 // of a variable above an even share, unless a variable cannot be split: one with a constraint that needs all rows.
-// A server has at most one slice of a variable. Depends only on the arguments. Within a server, slices keep the order of the
-// variables.
+// A server has at most one slice of a variable. Depends only on the arguments. Within a server, slices keep the
+// order of the variables.
 std::vector<std::vector<Slice>> PlaceVariables(absl::Span<const VariableInfo> variables,
                                                const PlacementOptions& options);
 

@@ -42,8 +42,8 @@ absl::StatusOr<LinearPart> LinearPart::Create(onednn::Context& context, Pass pas
         same->desc == argument.desc) {
       return Operand{.staging = same->staging, .desc = argument.desc, .loaded = true};
     }
-    // A later part may use a copy of the source or of the destination again. Copies of kernels and of their gradients are
-    // as large as all variables: each exists only while its part runs.
+    // A later part may use a copy of the source or of the destination again. Copies of kernels and of their gradients
+    // are as large as all variables: each exists only while its part runs.
     const auto memory = index == kKernel ? onednn::Staging::Memory::kShared : onednn::Staging::Memory::kOwn;
     CAIRN_ASSIGN_OR_RETURN(
         auto staging, onednn::Staging::Create(context, out ? Direction::kOut : Direction::kIn, memory, owner,

@@ -1,4 +1,4 @@
-// What loading says of data that it refuses.
+// The message with which loading refuses data.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -87,7 +87,9 @@ struct BackwardReadCase {
   size_t inputs = 1;
 };
 
-void PrintTo(const BackwardReadCase& of, std::ostream* out) { *out << of.name; }
+void PrintTo(const BackwardReadCase& of, std::ostream* out) {
+  *out << of.name;
+}
 
 std::string ModelOf(const BackwardReadCase& of) {
   std::string layers, tensors;

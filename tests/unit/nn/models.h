@@ -21,7 +21,7 @@ inline std::string SequentialOf(absl::string_view layers) {
   return absl::StrCat(R"({"config": {"layers": [)", layers, "]}}");
 }
 
-// What reading a model file says that is refused.
+// The message with which a model file is refused.
 inline std::string ModelFault(const std::string& json) {
   return std::string(Model::FromJson(json, "m").status().message());
 }

@@ -175,7 +175,7 @@ TEST(MakeJob, RefusesSynchronizedNormalizationOverSeveralWorkers) {
       job_of(R"({"ps": ["a:1"], "worker": ["b:1", "c:1"]})"),
       absl::InvalidArgumentError(
           "layer 'norm' (BatchNormalization): synchronized: true is not supported where a batch is divided "
-          "among 2 workers; set it to false, or train with one worker"));
+          "among 2 workers; set it to false, or do not divide the batch"));
 }
 
 TEST(MakeJob, BackupsNeedAnotherServer) {
