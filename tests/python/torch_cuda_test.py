@@ -217,7 +217,8 @@ class StandInTest(unittest.TestCase):
     def test_parameters_on_two_devices_are_refused(self):
         model = make_model()
         model[0].to("meta")
-        with mock.patch("cairn.torch.gradients.is_on_gpu", lambda tensor: True), local() as job, \
+        with mock.patch("cairn.torch.gradients.is_on_gpu", lambda tensor: True), \
+                mock.patch("cairn.torch.tensors._check_has_values"), local() as job, \
                 self.assertRaisesRegex(cairn.InvalidArgument, "the model is on cpu, meta: start a worker for each GPU"):
             cairn.torch.distribute(torch.optim.SGD(model.parameters(), 0.1), model, job)
 
