@@ -4,6 +4,8 @@
 #include <ostream>
 
 #include "common/core/json.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 
 namespace cairn {
 namespace {

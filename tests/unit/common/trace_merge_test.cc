@@ -7,6 +7,8 @@
 
 #include "common/core/files.h"
 #include "common/core/json.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 
 namespace cairn {
 namespace {

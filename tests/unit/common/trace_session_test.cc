@@ -9,6 +9,8 @@
 #include "common/core/files.h"
 #include "common/flags/flags.h"
 #include "common/trace/trace_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 
 namespace cairn {
 namespace {

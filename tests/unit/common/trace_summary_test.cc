@@ -1,5 +1,8 @@
 #include "common/trace/trace_summary.h"
 
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
 namespace cairn {
 namespace {
 

@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "common/system/thread.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 
 namespace cairn {
 namespace {
