@@ -124,11 +124,11 @@ class Loss {
   virtual ~Loss() = default;
   // `targets` is [batch, targets_per_example()]; `weights` is [batch, weights_per_example()], or null if every example
   // weighs 1. An example's loss is the mean over its rows, each times its weight, and, unless HasOneTermPerRow(), over
-  // a row's outputs. `sums`
-  // is written in host memory by the next Synchronize(). `doutputs`, with the shape and the stride of the outputs, is
-  // the gradient of (sum of weight * loss) / mean_over, times LossParams::weight: Keras' sum_over_batch_size divides by
-  // the number of examples, not by their weights. It is null in evaluation; places of a mask are not written.
-  // INVALID_ARGUMENT names the label and its example if a class index is not a whole number or out of range.
+  // a row's outputs. `sums` is written in host memory by the next Synchronize(). `doutputs`, with the shape and the
+  // stride of the outputs, is the gradient of (sum of weight * loss) / mean_over, times LossParams::weight: Keras'
+  // sum_over_batch_size divides by the number of examples, not by their weights. It is null in evaluation; places of a
+  // mask are not written. INVALID_ARGUMENT names the label and its example if a class index is not a whole number or
+  // out of range.
   virtual absl::Status Run(const float* outputs, const float* targets, const float* weights, LossSums* sums,
                            float* doutputs) = 0;
 };

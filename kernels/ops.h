@@ -385,8 +385,8 @@ class Recurrence {
   };
   struct Outputs {
     float* y = nullptr;
-    float *last_h = nullptr,
-          *last_c = nullptr;  // the states after the last step, as first_h; null: not needed
+    // The states after the last step, as first_h and first_c; null: not needed.
+    float *last_h = nullptr, *last_c = nullptr;
   };
   struct OutputGradients {
     const float* y = nullptr;

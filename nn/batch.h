@@ -23,8 +23,8 @@ struct BatchView {
   int64_t examples = 0;
   TensorViews inputs{};               // [input of the model] [examples, its shape], of its type
   absl::Span<const float> targets{};  // [examples, targets per example that the loss needs]
-  absl::Span<const float>
-      weights{};      // [examples, Objective::WeightsPerExample()]; empty if every example weighs 1
+  // [examples, Objective::WeightsPerExample()]; empty if every example weighs 1
+  absl::Span<const float> weights{};
   uint64_t seed = 0;  // for random draws of the step (dropout)
   // The index of the first example in the worker's batch. Random draws depend on it.
   int64_t first_example = 0;

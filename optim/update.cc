@@ -129,6 +129,11 @@ bool Constrained(const Update& update, const UpdateSlice& slice) {
          !(update.step.last && update.optimizer.options().use_ema);
 }
 
+bool AnyTakesNorms(const Update& update) {
+  return std::any_of(update.slices.begin(), update.slices.end(),
+                     [](const UpdateSlice& slice) { return slice.takes_norms(); });
+}
+
 UpdateStep StepOf(const Update& update, const UpdateSlice& slice) {
   UpdateStep step = update.step;
   step.t -= slice.skipped;
@@ -241,7 +246,7 @@ int64_t UpdateSlices(const Update& update) {
   const bool layerwise = update.optimizer.rule().layerwise();
   if (!layerwise) {
     const int64_t non_finite = ApplyMeans(update);
-    if (non_finite != kAllFinite) return non_finite;
+    if (non_finite != kAllFinite || !AnyTakesNorms(update)) return non_finite;
   }
   return ForEachSlice(update, Everything(update),
                       [&](size_t p, const UpdateSlice& slice, const UpdateRange& range) {
@@ -260,9 +265,7 @@ int64_t UpdateSlices(const Update& update) {
 }
 
 int64_t UpdatePiece(const Update& update, int64_t begin, int64_t end) {
-  CAIRN_CHECK(update.optimizer.norms().empty() &&
-              std::none_of(update.slices.begin(), update.slices.end(),
-                           [](const UpdateSlice& slice) { return slice.takes_norms(); }));
+  CAIRN_CHECK(update.optimizer.norms().empty() && !AnyTakesNorms(update));
   return ApplyMeansIn(update, {.begin = begin, .end = end});
 }
 

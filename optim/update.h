@@ -37,7 +37,7 @@ struct UpdateSlice {
   // The shape of the slice, if its constraint takes norms. The slice then is rows of one variable.
   Shape shape{};
 
-  bool takes_norms() const { return constraint != nullptr && !constraint->non_negative; }
+  bool takes_norms() const { return constraint != nullptr && constraint->takes_norms(); }
 };
 
 // Elements that are contiguous in memory, from `begin` to the next run or to the end.

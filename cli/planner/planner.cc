@@ -21,7 +21,7 @@ namespace {
 bool NeedsNorms(const PlanInput& input) {
   return input.norms ||
          std::any_of(input.variables.begin(), input.variables.end(), [](const net::VariableInfo& variable) {
-           return variable.constraint.has_value() && !variable.constraint->non_negative;
+           return variable.constraint.has_value() && variable.constraint->takes_norms();
          });
 }
 

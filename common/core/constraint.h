@@ -20,8 +20,10 @@ struct Constraint {
   float min_norm = 0, max_norm = 0;
   float rate = 1;
 
+  // Whether it scales by norms, which are known only when a whole slice has been updated.
+  bool takes_norms() const { return !non_negative; }
   // Whether the rows of the variable depend on each other, so that all of them must be on one server.
-  bool needs_all_rows() const { return !non_negative && !axes.empty() && axes.front() == 0; }
+  bool needs_all_rows() const { return takes_norms() && !axes.empty() && axes.front() == 0; }
   // INVALID_ARGUMENT for axes that a variable of this shape does not have, norms that are not 0 <= min <= max, or a
   // rate outside [0, 1].
   absl::Status Check(const Shape& shape) const;

@@ -57,8 +57,8 @@ absl::Status HostBatchSync::Sum(size_t device, absl::Span<double> values) {
   }
   while (sums_ == before && !aborted_) summed_.Wait(mutex_);
   if (sums_ == before) return absl::AbortedError("another device of the step has failed");
-  std::copy(sum_.begin(), sum_.end(),
-            values.begin());  // the next sum needs this device, so this one is still there
+  // The next sum needs this device, so this one is still there.
+  std::copy(sum_.begin(), sum_.end(), values.begin());
   return absl::OkStatus();
 }
 

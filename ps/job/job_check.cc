@@ -213,7 +213,7 @@ bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard, doubl
   }
   // A norm needs the whole variable, whose parts would have been sent before.
   if (std::any_of(shard.slices.begin(), shard.slices.end(), [](const net::Slice& slice) {
-        return slice.constraint.has_value() && !slice.constraint->non_negative;
+        return slice.constraint.has_value() && slice.constraint->takes_norms();
       })) {
     return false;
   }

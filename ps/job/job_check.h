@@ -30,8 +30,8 @@ absl::StatusOr<double> TableBytes(const v1::Job& job, const TableFactory* factor
 // As cairn::CheckMemory(). A mistake of the chief, or a malicious request, must not make the server allocate more
 // memory than there is.
 absl::Status CheckMemory(const v1::Job& job, const Shard::Options& shard, double table_bytes);
-// Whether the job's updates are speculative: its rounds take all workers, its optimizer and
-// constraints need no norms, and the memory has room for a version that may be discarded (speculative_update.h).
+// Whether the job's updates are speculative: its rounds take all workers, its optimizer and constraints need no
+// norms, and the memory has room for a version that may be discarded (speculative_update.h).
 bool UpdatesSpeculatively(const v1::Job& job, const Shard::Options& shard, double table_bytes);
 
 }  // namespace cairn::ps

@@ -306,8 +306,7 @@ void AddDataFlags(CLI::App& app, TrainOptions& options) {
         "Augment training images: flip, crop:PIXELS (random crop after padding), shift:FRACTION"},
        {"--bucket_boundaries LENGTH,...", Parsed(&options.bucket_boundaries, &ParseBoundaries),
         "Sequences of ids: make batches of examples of like lengths, and pad them to the next of these "
-        "lengths "
-        "instead of the longest, as in 16,32,64"},
+        "lengths instead of the longest, as in 16,32,64"},
        {"--[no]shuffle", &options.shuffle, "Shuffle the training examples in every epoch [yes]"},
        {"--shard_tail", &options.shard_tail,
         "Examples that do not divide evenly among the workers: exact: smaller last batches; pad: repeat "

@@ -26,12 +26,12 @@ Evaluator::Evaluator(const data::Dataset& dataset, const nn::Model& model, nn::R
       replica_(replica),
       metrics_(metrics),
       buckets_(buckets),
-      order_(static_cast<size_t>(dataset.size())),
       inputs_(dataset.input_specs(), kBatch),
       targets_(kBatch * dataset.num_targets()),
       weights_(static_cast<size_t>(kBatch * dataset.weights_per_example())) {
-  std::iota(order_.begin(), order_.end(), 0u);
   if (buckets == nullptr) return;
+  order_.resize(static_cast<size_t>(dataset.size()));
+  std::iota(order_.begin(), order_.end(), 0u);
   absl::c_stable_sort(
       order_, [buckets](uint32_t a, uint32_t b) { return buckets->bucket_of[a] < buckets->bucket_of[b]; });
 }
@@ -39,7 +39,7 @@ Evaluator::Evaluator(const data::Dataset& dataset, const nn::Model& model, nn::R
 absl::StatusOr<nn::MetricValues> Evaluator::Run(absl::Span<const float> parameters,
                                                 absl::FunctionRef<bool()> stop) {
   metrics_.Reset();
-  for (size_t first = 0; first < order_.size();) {
+  for (size_t first = 0; first < static_cast<size_t>(dataset_.size());) {
     if (stop()) return absl::CancelledError("stopped");
     const absl::Span<const uint32_t> examples = BatchFrom(first);
     const nn::BatchView batch = Read(examples);
@@ -52,10 +52,14 @@ absl::StatusOr<nn::MetricValues> Evaluator::Run(absl::Span<const float> paramete
   return metrics_.Values();
 }
 
-absl::Span<const uint32_t> Evaluator::BatchFrom(size_t first) const {
+absl::Span<const uint32_t> Evaluator::BatchFrom(size_t first) {
+  if (buckets_ == nullptr) {
+    batch_.resize(static_cast<size_t>(std::min(kBatch, dataset_.size() - static_cast<int64_t>(first))));
+    std::iota(batch_.begin(), batch_.end(), static_cast<uint32_t>(first));
+    return batch_;
+  }
   const absl::Span<const uint32_t> batch =
       absl::MakeConstSpan(order_).subspan(first, static_cast<size_t>(kBatch));
-  if (buckets_ == nullptr) return batch;
   const auto other = absl::c_find_if(
       batch, [&](uint32_t example) { return buckets_->bucket_of[example] != buckets_->bucket_of[batch[0]]; });
   return batch.first(static_cast<size_t>(other - batch.begin()));

@@ -31,7 +31,7 @@ class Evaluator {
 
  private:
   // The examples of the batch that begins with `first`: of one bucket.
-  absl::Span<const uint32_t> BatchFrom(size_t first) const;
+  absl::Span<const uint32_t> BatchFrom(size_t first);
   // Reads examples into the buffers.
   nn::BatchView Read(absl::Span<const uint32_t> examples);
   // OK if `loss`, the sum of the losses of `batch`, is finite.
@@ -43,7 +43,8 @@ class Evaluator {
   nn::Replica& replica_;
   nn::MetricSet metrics_;
   const data::LengthBuckets* const buckets_;
-  std::vector<uint32_t> order_;  // of all examples
+  std::vector<uint32_t> order_;  // with buckets: of all examples
+  std::vector<uint32_t> batch_;  // without: the examples of a batch
   data::InputRows inputs_;       // [batch, input_specs()]
   AlignedBuffer targets_;        // [batch, num_targets]
   std::vector<float> weights_;   // [batch, weights_per_example]

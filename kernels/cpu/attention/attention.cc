@@ -345,16 +345,14 @@ class CpuAttention final : public Attention {
                       .add = key > 0});
     }
     if (has_scores()) return ClearGradients(block, dq);
-    std::fill(workspace.factor.begin(), workspace.factor.end(), params_.scale);
-    StoreTransposed(workspace.dq.data(), block, workspace.factor.data(),
+    StoreTransposed(workspace.dq.data(), block, scales_.data(),
                     RowsOf(dq, block.example, params_.queries, block.head, params_.heads, params_.width));
   }
 
   // Writes the gradients of the given scores of a block of keys.
   void StoreScoreGradients(const QueryBlock& block, int64_t first_key, int64_t keys,
                            const Workspace& workspace, float* dq) const {
-    const std::vector<float> scales(static_cast<size_t>(block.count), params_.scale);
-    StoreTransposed(workspace.dscores.data(), block, scales.data(), ScoreRows(dq, block, first_key, keys));
+    StoreTransposed(workspace.dscores.data(), block, scales_.data(), ScoreRows(dq, block, first_key, keys));
   }
   // Clears the gradients of the scores of keys that the block does not visit.
   void ClearGradients(const QueryBlock& block, float* dq) const {
@@ -409,6 +407,7 @@ class CpuAttention final : public Attention {
   const int64_t width_, value_width_;  // rounded up to whole vectors
   // [batch, heads, queries] from the last Forward()
   std::vector<float> largest_, inverse_sum_;
+  const std::vector<float> scales_ = std::vector<float>(kQueries, params_.scale);  // [query of a block]
   bool drops_ = false;
   uint64_t seed_ = 0;
   int64_t first_example_ = 0;

@@ -15,10 +15,9 @@ struct StepRows {
   int64_t count = 0, units = 0, stride = 0;
   float* z = nullptr;            // z, then the activated gates, then their gradients
   const float* state = nullptr;  // h before the step
-  const float* carry =
-      nullptr;  // kLstm: c before the step, of the next example `carry_stride` further; null: 0
-  int64_t carry_stride = 0;
-  float* next_carry = nullptr;  // kLstm: c after the step
+  const float* carry = nullptr;  // kLstm: c before the step; null: 0
+  int64_t carry_stride = 0;      // from an example's to that of the next
+  float* next_carry = nullptr;   // kLstm: c after the step
   // kGru: h Uh + bh and its gradient or, without reset_after, r h and its gradient. h is multiplied by `state_scale`.
   float* inner = nullptr;
   const float* state_scale = nullptr;  // [count, units]; null: 1
