@@ -70,7 +70,14 @@ class TraceTest(IntegrationTest):
         """Waits until a running task has written steps into its file, in an inode other than `but`."""
         deadline = time.monotonic() + TIME_LIMIT
         step = '"name":"step","cat"'  # the name alone is also that of a lane, which exists before any step
-        while not file.exists() or file.stat().st_ino == but or step not in file.read_text():
+
+        def written():
+            try:
+                return file.stat().st_ino != but and step in file.read_text()
+            except FileNotFoundError:  # not yet begun, or a new life has just moved the last one's file away
+                return False
+
+        while not written():
             self.assertLess(time.monotonic(), deadline, f"no steps in {file}")
             time.sleep(0.1)
 
@@ -167,8 +174,9 @@ class TraceTest(IntegrationTest):
         self.await_steps(files["worker1"])
         workers[1].signal(signal.SIGKILL)
         self.assert_exit(-signal.SIGKILL, workers[1])
+        last_life = files["worker1"].stat().st_ino
         workers[1] = start(1)
-        self.await_steps(files["worker1"], but=files["worker1"].stat().st_ino)
+        self.await_steps(files["worker1"], but=last_life)
         for task in [*workers, server]:
             task.signal(signal.SIGTERM)
             self.assert_exit(TERMINATED, task)

@@ -170,7 +170,8 @@ class AdaptArchiveTest : public AdaptModelTest {
     EXPECT_THAT(adapted.notes,
                 ElementsAre("layer 'embedded/cities' (StringLookup): 3 tokens",
                             "layer 'scaled/norm' (Normalization): mean and variance of 1 feature"));
-    for (const json& layer : json::parse(adapted.json)["config"]["layers"]) {
+    const json model = json::parse(adapted.json);
+    for (const json& layer : model["config"]["layers"]) {
       if (layer["config"]["name"] == "embedded") {
         EXPECT_EQ(layer["config"]["layers"][1]["config"]["vocabulary"], json({"oslo", "rome", "bern"}));
       } else if (layer["config"]["name"] == "scaled") {
