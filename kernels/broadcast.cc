@@ -22,6 +22,18 @@ void AppendAxis(int64_t extent, absl::Span<const int64_t> strides, Broadcast& br
   for (int i = 0; i < broadcast.inputs; ++i) broadcast.strides[i][axis] = strides[static_cast<size_t>(i)];
 }
 
+// The extents of the axes in memory: those of the shape or, of a blocked image, [n, blocks, h, w, lanes].
+Shape InMemory(const TensorDesc& desc) {
+  if (desc.layout == Layout::kRowMajor) return desc.shape;
+  const int64_t lanes = BlockOf(desc.layout);
+  return {desc.shape[0], (desc.shape[3] + lanes - 1) / lanes, desc.shape[1], desc.shape[2], lanes};
+}
+
+bool AreBroadcastAlike(const TensorDesc& a, const TensorDesc& b) {
+  return a.layout == b.layout && a.type == b.type &&
+         (a.layout == Layout::kRowMajor || a.shape[3] == b.shape[3]);
+}
+
 }  // namespace
 
 absl::StatusOr<Shape> BroadcastShape(absl::Span<const Shape> shapes) {
@@ -48,11 +60,13 @@ absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const TensorDesc> inputs) {
   }
   std::vector<Shape> shapes;
   for (const TensorDesc& input : inputs) {
-    shapes.push_back(input.shape);
-    if (input.layout == Layout::kRowMajor && input.type == inputs[0].type && input.shape.num_elements() > 0)
+    if (AreBroadcastAlike(input, inputs[0]) && input.shape.num_elements() > 0) {
+      shapes.push_back(InMemory(input));
       continue;
+    }
     return absl::InvalidArgumentError(absl::StrCat("inputs ", inputs[0].ToString(), " and ", input.ToString(),
-                                                   ": expected row-major inputs of one type"));
+                                                   ": expected inputs of one type, and row-major ones, or "
+                                                   "images of one layout and as many channels"));
   }
   CAIRN_ASSIGN_OR_RETURN(const Shape output, BroadcastShape(shapes));
   if (output.rank() > Broadcast::kMaxAxes) {
@@ -85,7 +99,8 @@ absl::StatusOr<TensorDesc> OutputDesc(const MergeParams& params) {
   std::vector<Shape> shapes;
   for (const TensorDesc& input : params.inputs) shapes.push_back(input.shape);
   CAIRN_ASSIGN_OR_RETURN(Shape output, BroadcastShape(shapes));
-  return params.inputs[0].WithShape(std::move(output));
+  return TensorDesc{
+      .shape = std::move(output), .layout = params.inputs[0].layout, .type = params.inputs[0].type};
 }
 
 }  // namespace cairn::kernels

@@ -39,8 +39,9 @@ struct Broadcast {
 // The shape to which all `shapes` are broadcast. They must have the same rank, and along each axis their
 // extents must be equal or 1. INVALID_ARGUMENT names two shapes that do not fit.
 absl::StatusOr<Shape> BroadcastShape(absl::Span<const Shape> shapes);
-// The index mapping for these inputs. INVALID_ARGUMENT for shapes that do not broadcast, a layout other than
-// row-major, inputs of different types, or more than kMaxInputs inputs or kMaxAxes axes.
+// The index mapping for these inputs, of one layout. Blocked images must have the same number of channels; their
+// padding channels are elements too. INVALID_ARGUMENT for shapes that do not broadcast, inputs of different layouts or
+// types, or more than kMaxInputs inputs or kMaxAxes axes.
 absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const TensorDesc> inputs);
 
 // Describes the output of a merge. Fails like MakeBroadcast(), or with INVALID_ARGUMENT for a difference of

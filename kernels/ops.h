@@ -281,7 +281,8 @@ enum class MergeKind { kAdd, kSubtract, kMultiply, kAverage, kMaximum, kMinimum 
 // minimum goes to the first of equal inputs. A NaN in any input gives NaN in y.
 struct MergeParams {
   MergeKind kind = MergeKind::kAdd;
-  std::vector<TensorDesc> inputs;  // 2 to 32, exactly 2 for kSubtract; row-major, of one type
+  // 2 to 32, exactly 2 for kSubtract, of one type and layout. Blocked images have one number of channels.
+  std::vector<TensorDesc> inputs;
 };
 
 // The mean over the steps that a mask counts: x [n, steps, channels] and the mask [n, steps], plain float32 of 0 and 1,

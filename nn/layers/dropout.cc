@@ -1,5 +1,6 @@
 // Dropout: in training, random elements become 0, and the others are scaled up to preserve the mean.
 // SpatialDropout1D, 2D and 3D: the same for whole channels.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -23,16 +24,17 @@ class BroadcastDropoutOp final : public LayerOp {
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::TensorDesc& input, const Shape& noise,
                                                          float rate, uint64_t stream,
                                                          kernels::Device& device) {
-    const kernels::TensorDesc mask = input.WithShape(noise);
-    std::unique_ptr<BroadcastDropoutOp> op(new BroadcastDropoutOp(input, device));
-    CAIRN_ASSIGN_OR_RETURN(op->ones_, MakeOnes(mask, device));
-    CAIRN_ASSIGN_OR_RETURN(op->mask_, device.Allocate(mask.num_floats(), "dropout: mask"));
-    CAIRN_ASSIGN_OR_RETURN(op->dropout_,
-                           device.ops().MakeDropout({.input = mask, .rate = rate, .stream = stream}));
-    CAIRN_ASSIGN_OR_RETURN(
-        op->multiply_,
-        device.ops().MakeBroadcastMerge({.kind = kernels::MergeKind::kMultiply, .inputs = {input, mask}}));
-    return op;
+    return Create(input, input, {.input = input.WithShape(noise), .rate = rate, .stream = stream}, device);
+  }
+  // With one element of the mask for each example. The input may have any layout.
+  static absl::StatusOr<std::unique_ptr<LayerOp>> CreateOfExamples(const kernels::TensorDesc& input,
+                                                                   float rate, uint64_t stream,
+                                                                   kernels::Device& device) {
+    const int64_t batch = input.shape[0];
+    const int64_t elements =
+        input.layout == kernels::Layout::kRowMajor ? input.shape.num_elements() : input.num_floats();
+    return Create(input, input.WithShape({batch, elements / batch}),
+                  {.input = input.WithShape({batch, 1}), .rate = rate, .stream = stream}, device);
   }
 
   const kernels::TensorDesc& output() const override { return output_; }
@@ -60,6 +62,22 @@ class BroadcastDropoutOp final : public LayerOp {
     CAIRN_RETURN_IF_ERROR(convert->Run(floats->data(), converted->data()));
     CAIRN_RETURN_IF_ERROR(device.Synchronize());
     return converted;
+  }
+
+  // The mask, the input of `dropout`, is broadcast to `flat`, which describes the memory of `input`.
+  static absl::StatusOr<std::unique_ptr<LayerOp>> Create(const kernels::TensorDesc& input,
+                                                         const kernels::TensorDesc& flat,
+                                                         const kernels::DropoutParams& dropout,
+                                                         kernels::Device& device) {
+    const kernels::TensorDesc& mask = dropout.input;
+    std::unique_ptr<BroadcastDropoutOp> op(new BroadcastDropoutOp(input, device));
+    CAIRN_ASSIGN_OR_RETURN(op->ones_, MakeOnes(mask, device));
+    CAIRN_ASSIGN_OR_RETURN(op->mask_, device.Allocate(mask.num_floats(), "dropout: mask"));
+    CAIRN_ASSIGN_OR_RETURN(op->dropout_, device.ops().MakeDropout(dropout));
+    CAIRN_ASSIGN_OR_RETURN(
+        op->multiply_,
+        device.ops().MakeBroadcastMerge({.kind = kernels::MergeKind::kMultiply, .inputs = {flat, mask}}));
+    return op;
   }
 
   BroadcastDropoutOp(kernels::TensorDesc output, kernels::Device& device)
@@ -99,9 +117,7 @@ class DropoutLayer : public Layer {
   bool differs_in_training() const override { return true; }
   // That of keras.applications is no layer that passes masks.
   MaskUse mask_use() const override { return whole_examples_ ? MaskUse::kDrops : MaskUse::kPasses; }
-  bool accepts_blocked(absl::Span<const Shape>) const override {
-    return noise_.empty() && !(whole_examples_ && rate_ > 0);
-  }
+  bool accepts_blocked(absl::Span<const Shape>) const override { return noise_.empty() || WholeExamples(); }
 
   StepUse step_use(absl::Span<const Shape> /*inputs*/, absl::Span<const DecodedInput>) const override {
     return UseOfSteps(noise_.size() < 2 || noise_[1] <= 1);
@@ -111,11 +127,7 @@ class DropoutLayer : public Layer {
     const kernels::TensorDesc& input = params.inputs[0];
     if (rate_ == 0) return std::make_unique<ViewOp>(input);
     const uint64_t stream = StreamOf(absl::StrCat("dropout/", name()));
-    if (whole_examples_) {
-      Shape noise = {input.shape[0]};
-      while (noise.rank() < input.shape.rank()) noise.Append(1);
-      return BroadcastDropoutOp::Create(input, noise, rate_, stream, device);
-    }
+    if (WholeExamples()) return BroadcastDropoutOp::CreateOfExamples(input, rate_, stream, device);
     if (!noise_.empty()) {
       Shape noise;
       for (size_t axis = 0; axis < noise_.size(); ++axis)
@@ -133,6 +145,12 @@ class DropoutLayer : public Layer {
   }
 
  private:
+  // Whether the mask has one element for each example.
+  bool WholeExamples() const {
+    return whole_examples_ || (noise_.size() > 1 && std::all_of(noise_.begin() + 1, noise_.end(),
+                                                                [](int64_t n) { return n == 1; }));
+  }
+
   const float rate_;
   const std::vector<int64_t> noise_;
   const bool whole_examples_;

@@ -66,7 +66,11 @@ class MergeLayer final : public Layer {
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
   MaskUse mask_use() const override { return MaskUse::kPasses; }
-  bool accepts_blocked(absl::Span<const Shape> inputs) const override { return IsPlain(inputs); }
+  bool accepts_blocked(absl::Span<const Shape> inputs) const override {
+    return IsPlain(inputs) || absl::c_all_of(inputs, [&](const Shape& input) {
+             return input.rank() == 3 && input[2] == inputs[0][2];
+           });
+  }
 
   StepUse step_use(absl::Span<const Shape> inputs, absl::Span<const DecodedInput> kinds) const override {
     const bool whole = absl::c_any_of(kinds, [](DecodedInput kind) { return kind != DecodedInput::kSteps; });
@@ -82,6 +86,10 @@ class MergeLayer final : public Layer {
     if (!IsPlain(shapes)) {
       kernels::MergeParams merge = {.kind = row_.kind, .inputs = {}};
       for (const kernels::TensorDesc& input : params.inputs) {
+        if (input.layout != kernels::Layout::kRowMajor) {
+          merge.inputs.push_back(input);
+          continue;
+        }
         Shape shape = {input.shape[0]};
         const int rank = LargestRank(shapes) - 1;
         const Shape expanded = Expanded(Shape(input.shape.dims().subspan(1)), rank);

@@ -2,6 +2,7 @@
 // backward against central differences.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,8 @@ using kernels::Padding;
 using kernels::TensorDesc;
 using reference::Convolution;
 using reference::Tensor;
+using testing::FloatNear;
+using testing::Pointwise;
 
 using Forward = std::function<Tensor(const Tensor& x, const Tensor& kernel, const std::vector<double>& bias)>;
 
@@ -70,6 +73,9 @@ TEST_P(LinearConformance, ConvolutionsWithGroupsAndDilation) {
       {4, 4, 3, 1, 1, 4, false},    {4, 8, 3, 2, 1, 4, true},   {3, 3, 3, 1, 2, 3, true},
       {4, 6, 3, 1, 1, 2, true},     {3, 5, 3, 1, 2, 1, false},  {16, 16, 3, 1, 1, 16, true},
       {16, 32, 3, 2, 1, 16, false}, {32, 16, 3, 1, 2, 1, true}, {5, 10, 2, 1, 3, 5, true},
+      {20, 20, 5, 1, 1, 20, true},  {9, 9, 5, 2, 1, 9, true},   {16, 16, 5, 1, 1, 16, false},
+      {17, 17, 7, 1, 1, 17, true},  {8, 8, 7, 2, 1, 8, true},   {12, 12, 4, 1, 1, 12, true},
+      {8, 8, 2, 2, 1, 8, false},
   };
   for (const Convolution& c : cases) {
     for (Layout layout : layouts()) {
@@ -85,6 +91,51 @@ TEST_P(LinearConformance, ConvolutionsWithGroupsAndDilation) {
               return reference::GroupedConv2D(a, c, k, b);
             });
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// A depthwise convolution with a kernel of 1 x 5 is that with 5 x 5 whose other rows are 0, and the same in columns.
+TEST_P(LinearConformance, DepthwiseKernelsMayBeLongerThanHigh) {
+  constexpr int64_t kChannels = 19, kSize = 5, kBatch = 3;
+  const Tensor x = RandomTensor({kBatch, 9, 11, kChannels}, 1), dy = RandomTensor(x.shape, 2);
+  const auto run = [&](int64_t height, int64_t width, const Tensor& kernel) {
+    auto op = device().ops().MakeConv2D({.input = {x.shape},
+                                         .filters = kChannels,
+                                         .kernel_height = height,
+                                         .kernel_width = width,
+                                         .groups = kChannels,
+                                         .padding = Padding::kSame,
+                                         .use_bias = false});
+    EXPECT_TRUE(op.ok()) << op.status();
+    const TensorDesc y_desc = (*op)->output();
+    const auto y = Poisoned(y_desc.num_floats()), dx = Poisoned(x.shape.num_elements()),
+               dkernel = Poisoned(kernel.shape.num_elements());
+    const auto x_memory = Put(x, Layout::kRowMajor), kernel_memory = Put(kernel),
+               dy_memory = Put(dy, y_desc.layout);
+    EXPECT_TRUE((*op)->Forward(x_memory->data(), kernel_memory->data(), nullptr, y->data()).ok());
+    EXPECT_TRUE((*op)
+                    ->Backward(x_memory->data(), kernel_memory->data(), y->data(), dy_memory->data(),
+                               dx->data(), dkernel->data(), nullptr)
+                    .ok());
+    return std::array{Get(*y, y_desc), Get(*dx, {x.shape}), Get(*dkernel, {kernel.shape})};
+  };
+  for (const bool row : {true, false}) {
+    SCOPED_TRACE(row ? "1 x 5" : "5 x 1");
+    const Tensor line = RandomTensor({row ? 1 : kSize, row ? kSize : 1, 1, kChannels}, 3);
+    Tensor square({kSize, kSize, 1, kChannels});
+    const auto place = [&](int64_t i) {
+      return (row ? kSize / 2 * kSize + i : i * kSize + kSize / 2) * kChannels;
+    };
+    for (int64_t i = 0; i < kSize; ++i)
+      for (int64_t c = 0; c < kChannels; ++c) square.at(place(i) + c) = line.at(i * kChannels + c);
+    const auto thin = run(row ? 1 : kSize, row ? kSize : 1, line), whole = run(kSize, kSize, square);
+    EXPECT_THAT(thin[0], Pointwise(FloatNear(1e-5f), whole[0]));
+    EXPECT_THAT(thin[1], Pointwise(FloatNear(1e-5f), whole[1]));
+    for (int64_t i = 0; i < kSize * kChannels; ++i) {
+      EXPECT_NEAR(thin[2][static_cast<size_t>(i)],
+                  whole[2][static_cast<size_t>(place(i / kChannels) + i % kChannels)], 1e-3)
+          << i;
     }
   }
 }

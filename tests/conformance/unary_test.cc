@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "absl/algorithm/container.h"
 #include "tests/conformance/backends.h"
 #include "tests/conformance/numerical.h"
 
@@ -326,26 +327,47 @@ TEST_P(MergeConformance, InputsOfDifferentExtentsAreBroadcast) {
       {{{1, 1}, {1, 7}}, {1, 7}},
       {{{1, 1}, {1, 1}}, {1, 1}},
       {{{2, 5}, {2, 1}, {2, 5}}, {2, 5}},
+      {{{3, 40}, {3, 1}}, {3, 40}},  // stochastic depth
+      {{{4, 33}, {1, 33}}, {4, 33}},
+      {{{2, 3, 5, 20}, {2, 1, 1, 20}}, {2, 3, 5, 20}},
+      {{{2, 1, 1, 16}, {2, 3, 2, 16}}, {2, 3, 2, 16}},
+      {{{2, 3, 1, 9}, {1, 3, 4, 9}, {2, 1, 4, 9}}, {2, 3, 4, 9}},
   };
+  struct Run {
+    kernels::MergeKind kind;
+    const Case* inputs;
+    Layout layout;
+  };
+  std::vector<Run> runs;
   for (const kernels::MergeKind kind : kMergeKinds) {
     for (const Case& each : cases) {
       if (kind == kernels::MergeKind::kSubtract && each.shapes.size() > 2) continue;
-      SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(kind) << ", "
-                                      << each.shapes[0].ToString() << " and " << each.shapes[1].ToString());
-      std::vector<Tensor> xs;
-      kernels::MergeParams params = {.kind = kind, .inputs = {}};
-      for (const Shape& shape : each.shapes) {
-        // In steps of 1/8, each input with its own offset: no two inputs are equal, even in 16 bits, because
-        // the maximum of equal inputs has no derivative.
-        const double offset = static_cast<double>(xs.size() + 1) / 32;
-        xs.push_back(RandomTensor(shape, 20 + xs.size()));
-        for (double& value : xs.back().values) value = std::floor(value * 8) / 8 + offset;
-        params.inputs.push_back(ActivationDesc(shape));
+      const bool images = each.output.rank() == 4 && absl::c_all_of(each.shapes, [&](const Shape& shape) {
+                            return shape[3] == each.output[3];
+                          });
+      for (const Layout layout : layouts()) {
+        if (images || layout == Layout::kRowMajor) runs.push_back({kind, &each, layout});
       }
-      Check(device().ops().MakeBroadcastMerge(params), xs, Layout::kRowMajor,
-            [&](const std::vector<Tensor>& all) { return Broadcasted(kind, all, each.output); });
-      if (HasFatalFailure()) return;
     }
+  }
+  for (const Run& run : runs) {
+    const Case& each = *run.inputs;
+    SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(run.kind) << ", layout "
+                                    << static_cast<int>(run.layout) << ", " << each.shapes[0].ToString()
+                                    << " and " << each.shapes[1].ToString());
+    std::vector<Tensor> xs;
+    kernels::MergeParams params = {.kind = run.kind, .inputs = {}};
+    for (const Shape& shape : each.shapes) {
+      // In steps of 1/8, each input with its own offset: no two inputs are equal, even in 16 bits, because
+      // the maximum of equal inputs has no derivative.
+      const double offset = static_cast<double>(xs.size() + 1) / 32;
+      xs.push_back(RandomTensor(shape, 20 + xs.size()));
+      for (double& value : xs.back().values) value = std::floor(value * 8) / 8 + offset;
+      params.inputs.push_back(ActivationDesc(shape, run.layout));
+    }
+    Check(device().ops().MakeBroadcastMerge(params), xs, run.layout,
+          [&](const std::vector<Tensor>& all) { return Broadcasted(run.kind, all, each.output); });
+    if (HasFatalFailure()) return;
   }
 }
 

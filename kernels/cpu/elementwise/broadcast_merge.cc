@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/broadcast.h"
+#include "kernels/cpu/elementwise/broadcast_product.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/parallel.h"
 
@@ -125,6 +126,9 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(onednn::Context& cont
                                                            const MergeParams& params) {
   CAIRN_ASSIGN_OR_RETURN(const Broadcast broadcast, MakeBroadcast(params.inputs));
   CAIRN_ASSIGN_OR_RETURN(TensorDesc output, OutputDesc(params));
+  if (params.kind == MergeKind::kMultiply) {
+    if (auto product = MakeBroadcastProduct(context, broadcast, output); product != nullptr) return product;
+  }
   const auto make = [&]<MergeKind kKind>() -> std::unique_ptr<NaryOp> {
     return std::make_unique<CpuBroadcastMerge<kKind>>(context, broadcast, std::move(output));
   };

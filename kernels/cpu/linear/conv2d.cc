@@ -49,16 +49,19 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(onednn::Context& context, c
   };
   // A depthwise convolution is bound by memory: rounded operands would only be more to write.
   const bool depthwise = params.groups > 1 && params.groups == params.input.shape[3];
-  CAIRN_ASSIGN_OR_RETURN(const OnednnLinear::Passes passes,
+  CAIRN_ASSIGN_OR_RETURN(OnednnLinear::Passes passes,
                          depthwise ? make(ElementType::kFloat32) : MakePasses(context, make));
   const TensorDesc output = {
       .shape = shape,
       .layout = onednn::LayoutOf(passes.forward.dst_desc(0), shape).value_or(Layout::kRowMajor)};
+  const auto source = onednn::LayoutOf(passes.forward.src_desc(0), params.input.shape);
+  if (depthwise && source.has_value() && DepthwiseGradient::Takes(params, *source, output.layout))
+    passes.depthwise = std::make_unique<DepthwiseGradient>(context, params, shape);
   const Owned owned = {.source = onednn::ActivationDesc(params.input),
                        .kernel = onednn::Describe(
                            args.kernel, params.groups > 1 ? onednn::Format::hwigo : onednn::Format::hwio),
                        .destination = onednn::ActivationDesc(output)};
-  return OnednnLinear::Create(context, output, owned, passes,
+  return OnednnLinear::Create(context, output, owned, std::move(passes),
                               {.use_bias = params.use_bias, .relu = params.relu});
 }
 

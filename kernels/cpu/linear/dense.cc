@@ -36,8 +36,8 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(onednn::Context& context, co
     }
     return passes;
   };
-  CAIRN_ASSIGN_OR_RETURN(const OnednnLinear::Passes passes, MakePasses(context, make));
-  return OnednnLinear::Create(context, output, owned, passes,
+  CAIRN_ASSIGN_OR_RETURN(OnednnLinear::Passes passes, MakePasses(context, make));
+  return OnednnLinear::Create(context, output, owned, std::move(passes),
                               {.use_bias = params.use_bias, .relu = params.relu});
 }
 

@@ -114,16 +114,19 @@ absl::StatusOr<OnednnLinear::Passes> MakePasses(
 
 absl::StatusOr<std::unique_ptr<LinearOp>> OnednnLinear::Create(onednn::Context& context,
                                                                const TensorDesc& output, const Owned& owned,
-                                                               const Passes& passes, const Options& options) {
+                                                               Passes passes, const Options& options) {
   CAIRN_ASSIGN_OR_RETURN(
       auto forward, LinearPart::Create(context, Pass::kForward, passes.forward, owned, options.use_bias));
-  CAIRN_ASSIGN_OR_RETURN(auto weights, LinearPart::Create(context, Pass::kBackwardWeights, passes.weights,
-                                                          owned, options.use_bias, /*before=*/&forward));
-  std::unique_ptr<OnednnLinear> op(new OnednnLinear(output, std::move(forward), std::move(weights)));
+  std::unique_ptr<OnednnLinear> op(new OnednnLinear(output, std::move(forward), std::move(passes.depthwise)));
+  if (op->depthwise_ == nullptr) {
+    CAIRN_ASSIGN_OR_RETURN(op->weights_,
+                           LinearPart::Create(context, Pass::kBackwardWeights, passes.weights, owned,
+                                              options.use_bias, /*before=*/&op->forward_));
+  }
   if (passes.input.has_value()) {
-    CAIRN_ASSIGN_OR_RETURN(
-        op->input_, LinearPart::Create(context, Pass::kBackwardData, *passes.input, owned, options.use_bias,
-                                       /*before=*/&op->weights_));
+    const LinearPart* const before = op->weights_.has_value() ? &*op->weights_ : nullptr;
+    CAIRN_ASSIGN_OR_RETURN(op->input_, LinearPart::Create(context, Pass::kBackwardData, *passes.input, owned,
+                                                          options.use_bias, before));
   }
   if (options.relu) op->relu_.emplace(context, output.num_floats());
   return op;
@@ -139,7 +142,11 @@ absl::Status OnednnLinear::Forward(const float* x, const float* kernel, const fl
 absl::Status OnednnLinear::Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
                                     float* dkernel, float* dbias) {
   if (relu_.has_value()) relu_->Backward(y, dy);
-  CAIRN_RETURN_IF_ERROR(weights_.Run(x, dkernel, dy, dbias));
+  if (depthwise_ != nullptr) {
+    depthwise_->Run(forward_.source(x), dy, dkernel, dbias);
+  } else {
+    CAIRN_RETURN_IF_ERROR(weights_->Run(x, dkernel, dy, dbias));
+  }
   return dx == nullptr ? absl::OkStatus() : BackwardInput(kernel, dy, dx);
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "kernels/cpu/linear/depthwise_gradient.h"
 #include "kernels/cpu/linear/relu.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/ops.h"
@@ -35,6 +36,10 @@ class LinearPart {
   // Copies the inputs into the primitive's formats, runs it, and copies its outputs back. The primitive
   // determines which of the four arguments it writes.
   absl::Status Run(const float* source, const float* kernel, const float* destination, const float* bias);
+  // The source in the primitive's format, where the last Run() has left it.
+  const float* source(const float* owner) const {
+    return operands_[0].staging->Target(const_cast<float*>(owner));
+  }
 
  private:
   struct Operand {
@@ -56,6 +61,8 @@ class OnednnLinear final : public LinearOp {
   struct Passes {
     dnnl::primitive_desc_base forward, weights{};
     std::optional<dnnl::primitive_desc_base> input{};  // absent if no input gradient is needed
+    // Set: computes the gradients by the kernel and by the bias in the place of `weights`, which is not used.
+    std::unique_ptr<DepthwiseGradient> depthwise{};
 
     bool any_reference() const;
   };
@@ -63,7 +70,7 @@ class OnednnLinear final : public LinearOp {
     bool use_bias, relu;
   };
   static absl::StatusOr<std::unique_ptr<LinearOp>> Create(onednn::Context& context, const TensorDesc& output,
-                                                          const Owned& owned, const Passes& passes,
+                                                          const Owned& owned, Passes passes,
                                                           const Options& options);
 
   const TensorDesc& output() const override { return output_; }
@@ -74,12 +81,14 @@ class OnednnLinear final : public LinearOp {
   absl::Status BackwardInput(const float* kernel, const float* dy, float* dx) override;
 
  private:
-  OnednnLinear(const TensorDesc& output, LinearPart forward, LinearPart weights)
-      : output_(output), forward_(std::move(forward)), weights_(std::move(weights)) {}
+  OnednnLinear(const TensorDesc& output, LinearPart forward, std::unique_ptr<DepthwiseGradient> depthwise)
+      : output_(output), forward_(std::move(forward)), depthwise_(std::move(depthwise)) {}
 
   const TensorDesc output_;
-  LinearPart forward_, weights_;
-  std::optional<LinearPart> input_;  // absent if no input gradient is needed
+  LinearPart forward_;
+  std::unique_ptr<DepthwiseGradient> depthwise_;  // or null
+  std::optional<LinearPart> weights_;             // absent if there is depthwise_
+  std::optional<LinearPart> input_;               // absent if no input gradient is needed
   std::optional<ReluInPlace> relu_;
 };
 

@@ -33,6 +33,7 @@ class CpuGlobalPool final : public UnaryOp {
       if (pooling_ == Pooling::kAverage) {
         int64_t c = 0;
         for (; c + kAtOnce <= lanes; c += kAtOnce) Average<kAtOnce>(from + c, to + c);
+        for (; c + kAtOnce / 2 <= lanes; c += kAtOnce / 2) Average<kAtOnce / 2>(from + c, to + c);
         for (; c < lanes; ++c) Average<1>(from + c, to + c);
         return;
       }
@@ -62,13 +63,14 @@ class CpuGlobalPool final : public UnaryOp {
       }
       int64_t c = 0;
       for (; c + kAtOnce <= lanes; c += kAtOnce) Spread<kAtOnce>(from + c, to + c);
+      for (; c + kAtOnce / 2 <= lanes; c += kAtOnce / 2) Spread<kAtOnce / 2>(from + c, to + c);
       for (; c < lanes; ++c) Spread<1>(from + c, to + c);
     });
     return absl::OkStatus();
   }
 
  private:
-  // The means of `kCount` adjacent channels, and their gradients. Local arrays stay in registers.
+  // The means of `kCount` adjacent channels, and their gradients. Local arrays stay in registers. A block has 16 or 8.
   static constexpr int kAtOnce = 16;
   template <int kCount>
   void Average(const float* from, float* to) const {
