@@ -372,11 +372,12 @@ absl::StatusOr<dnnl::reorder::primitive_desc> MakeReorder(const Context& context
   });
 }
 
-absl::Status Multiply(const Context& context, const TransposedProduct& product) {
+absl::Status Multiply(const Context& context, const TransposedProduct& product, bool add) {
   context.UseThreads();
   const auto& [m, n, k, a, b, c] = product;
-  return StatusOf(dnnl_sgemm('T', 'N', m, n, k, 1.0f, a.at, a.stride, b.at, b.stride, 0.0f, c.at, c.stride),
-                  "product");
+  return StatusOf(
+      dnnl_sgemm('T', 'N', m, n, k, 1.0f, a.at, a.stride, b.at, b.stride, add ? 1.0f : 0.0f, c.at, c.stride),
+      "product");
 }
 
 }  // namespace cairn::kernels::onednn

@@ -214,7 +214,8 @@ struct TransposedProduct {
   MatrixPart<const float> a, b;
   MatrixPart<float> c;
 };
-absl::Status Multiply(const Context& context, const TransposedProduct& product);
+// With `add`, adds to c.
+absl::Status Multiply(const Context& context, const TransposedProduct& product, bool add = false);
 
 absl::StatusOr<dnnl::reorder::primitive_desc> MakeReorder(const Context& context, const MemoryDesc& from,
                                                           const MemoryDesc& to);

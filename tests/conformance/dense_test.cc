@@ -77,6 +77,15 @@ TEST_P(DenseConformance, LargeKernel) {
   Check(64, 784, 1030, false, false, /*transposed=*/true);
 }
 
+// Rows that are a multiple of 1 KB apart collide in caches, and are copied for the gradient by the kernel.
+TEST_P(DenseConformance, RowsThatCollideInCaches) {
+  Check(300, 256, 40, true, true);
+  Check(300, 40, 256, true, true);
+  Check(517, 24, 1024, false, true);
+  Check(130, 512, 33, false, false, /*transposed=*/true);
+  Check(300, 40, 256, true, true, /*transposed=*/true);
+}
+
 TEST_P(DenseConformance, AnImageIsRefused) {
   const auto op = device().ops().MakeDense({.input = {{1, 2, 2, 1}}, .units = 4});
   EXPECT_EQ(op.status().code(), absl::StatusCode::kInvalidArgument);

@@ -46,7 +46,7 @@ DepthwiseGradient::DepthwiseGradient(onednn::Context& context, const Conv2DParam
       zeros_(static_cast<size_t>(shape_.columns * code_.lanes)),
       sums_(static_cast<size_t>(blocks_ * parts_ * (shape_.taps() + 1) * code_.lanes)) {}
 
-void DepthwiseGradient::Run(const float* source, const float* dy, float* dkernel, float* dbias) {
+absl::Status DepthwiseGradient::Run(const float* source, const float* dy, float* dkernel, float* dbias) {
   const int64_t lanes = code_.lanes, taps = shape_.taps();
   const int64_t in = shape_.rows * shape_.columns * lanes;
   const int64_t out_pixels = shape_.out_rows * shape_.out_columns, out = out_pixels * lanes;
@@ -71,6 +71,7 @@ void DepthwiseGradient::Run(const float* source, const float* dy, float* dkernel
       std::copy_n(sums + tap * lanes, count, dkernel + tap * channels_ + first);
     if (dbias != nullptr) std::copy_n(sums + taps * lanes, count, dbias + first);
   }
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::kernels::cpu

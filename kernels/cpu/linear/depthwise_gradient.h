@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/linear/kernel_gradient.h"
 #include "kernels/cpu/loops/depthwise_loops.h"
 #include "kernels/cpu/loops/instruction_sets.h"
 #include "kernels/cpu/onednn.h"
@@ -12,16 +13,15 @@
 
 namespace cairn::kernels::cpu {
 
-class DepthwiseGradient {
+class DepthwiseGradient final : public KernelGradient {
  public:
   // Whether it takes a convolution whose source and destination have these layouts on this processor.
   static bool Takes(const Conv2DParams& params, Layout source, Layout destination);
 
   DepthwiseGradient(onednn::Context& context, const Conv2DParams& params, const Shape& output);
 
-  // Source and dy are blocked; dkernel [kernel_height, kernel_width, channels]; dbias [channels], or null without bias.
-  // The sums do not depend on the number of threads.
-  void Run(const float* source, const float* dy, float* dkernel, float* dbias);
+  // dkernel [kernel_height, kernel_width, channels]; dbias [channels]. The sums do not depend on the number of threads.
+  absl::Status Run(const float* source, const float* dy, float* dkernel, float* dbias) override;
 
  private:
   onednn::Context& context_;

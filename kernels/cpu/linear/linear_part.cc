@@ -117,8 +117,9 @@ absl::StatusOr<std::unique_ptr<LinearOp>> OnednnLinear::Create(onednn::Context& 
                                                                Passes passes, const Options& options) {
   CAIRN_ASSIGN_OR_RETURN(
       auto forward, LinearPart::Create(context, Pass::kForward, passes.forward, owned, options.use_bias));
-  std::unique_ptr<OnednnLinear> op(new OnednnLinear(output, std::move(forward), std::move(passes.depthwise)));
-  if (op->depthwise_ == nullptr) {
+  std::unique_ptr<OnednnLinear> op(
+      new OnednnLinear(output, std::move(forward), std::move(passes.own_weights)));
+  if (op->own_weights_ == nullptr) {
     CAIRN_ASSIGN_OR_RETURN(op->weights_,
                            LinearPart::Create(context, Pass::kBackwardWeights, passes.weights, owned,
                                               options.use_bias, /*before=*/&op->forward_));
@@ -142,8 +143,8 @@ absl::Status OnednnLinear::Forward(const float* x, const float* kernel, const fl
 absl::Status OnednnLinear::Backward(const float* x, const float* kernel, const float* y, float* dy, float* dx,
                                     float* dkernel, float* dbias) {
   if (relu_.has_value()) relu_->Backward(y, dy);
-  if (depthwise_ != nullptr) {
-    depthwise_->Run(forward_.source(x), dy, dkernel, dbias);
+  if (own_weights_ != nullptr) {
+    CAIRN_RETURN_IF_ERROR(own_weights_->Run(forward_.source(x), dy, dkernel, dbias));
   } else {
     CAIRN_RETURN_IF_ERROR(weights_->Run(x, dkernel, dy, dbias));
   }

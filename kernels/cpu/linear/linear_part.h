@@ -8,7 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "kernels/cpu/linear/depthwise_gradient.h"
+#include "kernels/cpu/linear/kernel_gradient.h"
 #include "kernels/cpu/linear/relu.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/ops.h"
@@ -61,8 +61,8 @@ class OnednnLinear final : public LinearOp {
   struct Passes {
     dnnl::primitive_desc_base forward, weights{};
     std::optional<dnnl::primitive_desc_base> input{};  // absent if no input gradient is needed
-    // Set: computes the gradients by the kernel and by the bias in the place of `weights`, which is not used.
-    std::unique_ptr<DepthwiseGradient> depthwise{};
+    // Not null: runs in the place of `weights`, which is not used.
+    std::unique_ptr<KernelGradient> own_weights{};
 
     bool any_reference() const;
   };
@@ -81,14 +81,14 @@ class OnednnLinear final : public LinearOp {
   absl::Status BackwardInput(const float* kernel, const float* dy, float* dx) override;
 
  private:
-  OnednnLinear(const TensorDesc& output, LinearPart forward, std::unique_ptr<DepthwiseGradient> depthwise)
-      : output_(output), forward_(std::move(forward)), depthwise_(std::move(depthwise)) {}
+  OnednnLinear(const TensorDesc& output, LinearPart forward, std::unique_ptr<KernelGradient> own_weights)
+      : output_(output), forward_(std::move(forward)), own_weights_(std::move(own_weights)) {}
 
   const TensorDesc output_;
   LinearPart forward_;
-  std::unique_ptr<DepthwiseGradient> depthwise_;  // or null
-  std::optional<LinearPart> weights_;             // absent if there is depthwise_
-  std::optional<LinearPart> input_;               // absent if no input gradient is needed
+  std::unique_ptr<KernelGradient> own_weights_;  // or null
+  std::optional<LinearPart> weights_;            // absent if there is own_weights_
+  std::optional<LinearPart> input_;              // absent if no input gradient is needed
   std::optional<ReluInPlace> relu_;
 };
 

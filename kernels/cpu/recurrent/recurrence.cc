@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "common/core/status.h"
 #include "common/memory/aligned_buffer.h"
+#include "kernels/cpu/linear/batch_sums.h"
 #include "kernels/cpu/loops/instruction_sets.h"
 #include "kernels/cpu/loops/recurrence_loops.h"
 #include "kernels/cpu/onednn.h"
@@ -31,7 +33,11 @@ class CpuRecurrence final : public Recurrence {
         packed_(code_.packed_floats(params.units, first_width()) +
                 code_.packed_floats(params.units, params.units)),
         packed_back_(code_.packed_floats(first_width(), params.units) +
-                     code_.packed_floats(params.units, params.units)) {
+                     code_.packed_floats(params.units, params.units)),
+        kernel_product_(context, ProductOf(first_width(), params.gates() * params.units)) {
+    if (is_gru())
+      candidate_product_.emplace(
+          context, ProductOf(params.units, (params.reset_after ? 1 : params.gates()) * params.units));
     if (is_lstm()) {
       carries_ = AlignedBuffer(states_.size());
       dc_ = AlignedBuffer(dh_.size());
@@ -59,23 +65,17 @@ class CpuRecurrence final : public Recurrence {
     ForExamples([&](int64_t begin, int64_t end) {
       BackwardExamples(inputs, {begin, end}, z, of_outputs, gradients);
     });
-    if (gradients.bias != nullptr) SumBias(z, gradients.bias);
-    const onednn::MatrixPart<const float> scaled = {Scaled(inputs), units};
-    CAIRN_RETURN_IF_ERROR(Multiply(context_, {.m = units,
-                                              .n = first_width(),
-                                              .k = params_.batch * params_.steps,
-                                              .a = scaled,
-                                              .b = {z, width},
-                                              .c = {gradients.kernel, width}}));
+    if (gradients.bias != nullptr) {
+      const int64_t rows = params_.batch * params_.steps;
+      SumRows(context_, {z, width}, rows, first_width(), gradients.bias);
+      SumRows(context_, {inner_.data(), units}, rows, units, gradients.bias + first_width());
+    }
+    CAIRN_RETURN_IF_ERROR(kernel_product_.Run(Scaled(inputs), z, gradients.kernel));
     if (!is_gru()) return absl::OkStatus();
-    const onednn::MatrixPart<const float> inner = {inner_.data(), units},
-                                          candidate = {z + first_width(), width};
-    return Multiply(context_, {.m = units,
-                               .n = units,
-                               .k = params_.batch * params_.steps,
-                               .a = params_.reset_after ? scaled : inner,
-                               .b = params_.reset_after ? inner : candidate,
-                               .c = {gradients.kernel + first_width(), width}});
+    const bool after = params_.reset_after;
+    return candidate_product_->Run(after ? Scaled(inputs) : inner_.data(),
+                                   after ? inner_.data() : z + first_width(),
+                                   gradients.kernel + first_width());
   }
 
  private:
@@ -95,6 +95,17 @@ class CpuRecurrence final : public Recurrence {
     int64_t begin, end;
     int64_t count() const { return end - begin; }
   };
+
+  // The gradient by `columns` of U: the product of the states and of gradients whose rows are `stride` apart.
+  onednn::TransposedProduct ProductOf(int64_t columns, int64_t stride) const {
+    const int64_t units = params_.units;
+    return {.m = units,
+            .n = columns,
+            .k = params_.batch * params_.steps,
+            .a = {nullptr, units},
+            .b = {nullptr, stride},
+            .c = {nullptr, params_.gates() * units}};
+  }
 
   bool is_lstm() const { return params_.cell == RecurrentCell::kLstm; }
   bool is_gru() const { return params_.cell == RecurrentCell::kGru; }
@@ -289,22 +300,6 @@ class CpuRecurrence final : public Recurrence {
     }
   }
 
-  // The sums over all steps of the gradients of h U + b.
-  void SumBias(const float* z, float* dbias) {
-    constexpr int64_t kColumns = 64;
-    const int64_t units = params_.units, rows = params_.batch * params_.steps;
-    const auto sum = [&](const float* from, int64_t stride, int64_t width, float* to) {
-      ParallelFor(context_, width, kColumns, [&](int64_t begin, int64_t end) {
-        std::fill(to + begin, to + end, 0.0f);
-        for (int64_t row = 0; row < rows; ++row) {
-          for (int64_t j = begin; j < end; ++j) to[j] += from[row * stride + j];
-        }
-      });
-    };
-    sum(z, params_.gates() * units, first_width(), dbias);
-    sum(inner_.data(), units, units, dbias + first_width());
-  }
-
   onednn::Context& context_;
   const RecurrenceParams params_;
   const RecurrentOutput output_;
@@ -316,6 +311,9 @@ class CpuRecurrence final : public Recurrence {
   AlignedBuffer dh_, dc_, dscaled_;  // [n, units]
   // U and its transpose, packed: the first columns, then those of a GRU's candidate.
   AlignedBuffer packed_, packed_back_;
+  TransposedMultiplier kernel_product_;
+  std::optional<TransposedMultiplier>
+      candidate_product_;  // of a GRU, whose candidate has products of its own
 };
 
 }  // namespace
