@@ -12,7 +12,7 @@ packages=(
   libdnnl-dev libmicrohttpd-dev libhdf5-dev libpng-dev libjpeg62-turbo-dev
 )
 test_packages=(
-  libgtest-dev libgmock-dev libbenchmark-dev clang-19 clang-format-19 libclang-rt-19-dev libomp-19-dev
+  libgtest-dev libgmock-dev libbenchmark-dev clang-19 clang-format-19 libclang-rt-19-dev libomp-19-dev mold
   python3 python3-dev python3-venv python3-grpcio python3-numpy python3-yaml spin universal-ctags dpkg-dev file curl
 )
 
