@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/core/files.h"
 #include "common/core/json.h"
 #include "common/core/status.h"
@@ -30,26 +35,72 @@ absl::StatusOr<TokensJson> ParseTokens(const json& document) {
     } else if (field == "vocabulary") {
       if (!value.is_array()) return refuse("vocabulary: expected a list of strings");
       for (const json& entry : value) {
-        const bool fits = entry.is_string() && !entry.get_ref<const std::string&>().empty();
+        const bool fits =
+            entry.is_string() && (tokens.vocabulary.empty() || !entry.get_ref<const std::string&>().empty());
         if (!fits) return refuse("vocabulary: entry ", tokens.vocabulary.size(), " is ", entry.dump());
         if (!seen.insert(entry.get<std::string>()).second) {
           return refuse("vocabulary: ", entry.dump(), " occurs twice");
         }
         tokens.vocabulary.push_back(entry.get<std::string>());
       }
+    } else if (field == "separator") {
+      if (value != " ") return refuse("separator: expected \" \", got ", value.dump());
+      tokens.words = true;
     }
   }
   return tokens;
+}
+
+absl::StatusOr<TokensJson> ParseLines(absl::string_view text) {
+  TokensJson tokens = {.words = true};
+  absl::flat_hash_set<absl::string_view> seen;
+  absl::ConsumeSuffix(&text, "\n");
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    absl::ConsumeSuffix(&line, "\r");
+    const auto refuse = [&](const char* fault) {
+      return absl::InvalidArgumentError(absl::StrCat("line ", tokens.vocabulary.size() + 1, ": '",
+                                                     absl::Utf8SafeCHexEscape(line), "' ", fault));
+    };
+    if (!seen.insert(line).second) return refuse("occurs twice");
+    if (line.empty() ? !tokens.vocabulary.empty() : absl::c_any_of(line, absl::ascii_isspace))
+      return refuse("is not a word");
+    tokens.vocabulary.emplace_back(line);
+  }
+  return tokens;
+}
+
+absl::StatusOr<std::vector<int64_t>> IdsOfWords(absl::string_view text, const TokensJson& tokens,
+                                                const absl::flat_hash_map<absl::string_view, int64_t>& ids) {
+  const std::optional<int64_t> unknown = IdOf(tokens, {"[UNK]"});
+  std::vector<int64_t> found;
+  for (const absl::string_view word :
+       absl::StrSplit(text, absl::ByAnyChar(" \t\r\n\v\f"), absl::SkipEmpty())) {
+    const auto at = ids.find(word);
+    if (at == ids.end() && !unknown.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the word '", absl::Utf8SafeCHexEscape(word), "' is not in the vocabulary"));
+    }
+    found.push_back(at == ids.end() ? *unknown : at->second);
+  }
+  return found;
 }
 
 }  // namespace
 
 absl::StatusOr<TokensJson> ReadTokensJson(const std::string& directory) {
   const std::string path = absl::StrCat(directory, "/", kTokensFile);
-  if (!FileExists(path)) return TokensJson();
+  return FileExists(path) ? ReadVocabulary(path) : TokensJson();
+}
+
+absl::StatusOr<TokensJson> ReadVocabulary(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  CAIRN_ASSIGN_OR_RETURN(const json document, ParseJson(text, path));
-  auto tokens = ParseTokens(document);
+  absl::StatusOr<TokensJson> tokens;
+  if (absl::EndsWith(path, ".json")) {
+    CAIRN_ASSIGN_OR_RETURN(const json document, ParseJson(text, path));
+    tokens = ParseTokens(document);
+  } else {
+    tokens = ParseLines(text);
+  }
   if (!tokens.ok()) return Annotate(tokens.status(), path);
   return tokens;
 }
@@ -57,17 +108,26 @@ absl::StatusOr<TokensJson> ReadTokensJson(const std::string& directory) {
 absl::Status WriteTokensJson(const std::string& directory, const TokensJson& tokens) {
   nlohmann::ordered_json document = {{"dtype", std::string(NameOf(tokens.dtype))}};
   if (!tokens.vocabulary.empty()) document["vocabulary"] = tokens.vocabulary;
+  if (tokens.words) document["separator"] = " ";
   return WriteFileAtomically(absl::StrCat(directory, "/", kTokensFile), document.dump() + "\n");
 }
 
-absl::StatusOr<std::vector<int64_t>> TokensOf(absl::string_view text,
-                                              absl::Span<const std::string> vocabulary) {
+std::optional<int64_t> IdOf(const TokensJson& tokens, absl::Span<const absl::string_view> texts) {
+  for (const absl::string_view text : texts) {
+    const auto found = absl::c_find(tokens.vocabulary, text);
+    if (found != tokens.vocabulary.end()) return found - tokens.vocabulary.begin();
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::vector<int64_t>> TokensOf(absl::string_view text, const TokensJson& how) {
   absl::flat_hash_map<absl::string_view, int64_t> ids;
   size_t longest = 0;
-  for (const std::string& entry : vocabulary) {
+  for (const std::string& entry : how.vocabulary) {
     ids.emplace(entry, static_cast<int64_t>(ids.size()));
     longest = std::max(longest, entry.size());
   }
+  if (how.words) return IdsOfWords(text, how, ids);
   std::vector<int64_t> tokens;
   for (size_t at = 0; at < text.size();) {
     size_t length = std::min(longest, text.size() - at);

@@ -8,7 +8,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
 #include "data/array.h"
@@ -46,36 +47,66 @@ absl::StatusOr<Rows> RowsOfIds(const std::string& file) {
 }
 
 absl::StatusOr<Rows> PromptsOf(const GenerationFlags& flags, const std::string& file,
-                               absl::Span<const std::string> vocabulary) {
+                               const data::TokensJson& tokens) {
   const bool given = !flags.prompt.empty();
   if (!given && absl::EndsWith(file, ".npy")) return RowsOfIds(file);
   const std::string name = given ? "--prompt" : file;
-  if (vocabulary.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": a text needs a vocabulary, and there is no ",
-                                                   data::kTokensFile,
-                                                   " with one beside the model: give ids in a .npy file"));
+  if (tokens.vocabulary.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": a text needs a vocabulary, and there is no ", data::kTokensFile,
+                     " with one beside the model: give --vocabulary, or ids in a .npy file"));
   }
   std::string text = flags.prompt;
   if (!given) {
     CAIRN_ASSIGN_OR_RETURN(text, ReadFile(file));
   }
-  auto tokens = data::TokensOf(text, vocabulary);
-  if (!tokens.ok()) return Annotate(tokens.status(), name);
-  return Rows{*std::move(tokens)};
+  auto ids = data::TokensOf(text, tokens);
+  if (!ids.ok()) return Annotate(ids.status(), name);
+  return Rows{*std::move(ids)};
 }
 
-// Sets the prompts and, for a model with an encoder, the sources.
-absl::Status ReadRows(const GenerationFlags& flags, const std::string& file,
-                      absl::Span<const std::string> vocabulary, worker::GenerationRequest& request) {
-  if (flags.start < 0) {
-    CAIRN_ASSIGN_OR_RETURN(request.prompts, PromptsOf(flags, file, vocabulary));
+// The sources that the encoder reads: rows of ids, or the lines of a text.
+absl::StatusOr<Rows> SourcesOf(const GenerationFlags& flags, const std::string& file) {
+  const bool given = !flags.prompt.empty();
+  if (!given && absl::EndsWith(file, ".npy")) return RowsOfIds(file);
+  if (flags.source_vocabulary.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(given ? "--prompt" : file,
+                     ": a text for the encoder needs --source_vocabulary; else give ids in a .npy file"));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const data::TokensJson tokens, data::ReadVocabulary(flags.source_vocabulary));
+  std::string text = flags.prompt;
+  if (!given) {
+    CAIRN_ASSIGN_OR_RETURN(text, ReadFile(file));
+  }
+  absl::string_view lines = text;
+  absl::ConsumeSuffix(&lines, "\n");
+  Rows rows;
+  for (const absl::string_view line : absl::StrSplit(lines, '\n')) {
+    auto ids = data::TokensOf(line, tokens);
+    if (!ids.ok()) {
+      return Annotate(ids.status(), given ? "--prompt" : absl::StrCat(file, ": line ", rows.size() + 1));
+    }
+    rows.push_back(*std::move(ids));
+  }
+  return rows;
+}
+
+// Sets the prompts and, for a model with an encoder, the sources and the end.
+absl::Status ReadRows(const GenerationFlags& flags, const std::string& file, const data::TokensJson& tokens,
+                      worker::GenerationRequest& request) {
+  if (flags.end >= 0) request.end = flags.end;
+  if (flags.start < 0 && flags.source_vocabulary.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(request.prompts, PromptsOf(flags, file, tokens));
     return absl::OkStatus();
   }
-  if (!absl::EndsWith(file, ".npy"))
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, ": --start_id takes a .npy file of ids as its source"));
-  CAIRN_ASSIGN_OR_RETURN(request.sources, RowsOfIds(file));
-  request.prompts.assign(request.sources.size(), {flags.start});
+  std::optional<int64_t> start = flags.start;
+  if (flags.start < 0) start = data::IdOf(tokens, {"[START]", "[start]"});
+  if (!start.has_value())
+    return absl::InvalidArgumentError("give --start_id: there is no vocabulary with the token [START]");
+  if (flags.end < 0) request.end = data::IdOf(tokens, {"[END]", "[end]"});
+  CAIRN_ASSIGN_OR_RETURN(request.sources, SourcesOf(flags, file));
+  request.prompts.assign(request.sources.size(), {*start});
   return absl::OkStatus();
 }
 
@@ -83,8 +114,7 @@ absl::Status ReadRows(const GenerationFlags& flags, const std::string& file,
 class Printer {
  public:
   // `prompts`: printed before what is added to them.
-  Printer(absl::Span<const std::string> vocabulary, Rows prompts)
-      : vocabulary_(vocabulary), prompts_(std::move(prompts)) {}
+  Printer(const data::TokensJson& tokens, Rows prompts) : tokens_(tokens), prompts_(std::move(prompts)) {}
 
   void Print(size_t row, int64_t token) {
     Begin(row + 1);
@@ -94,6 +124,7 @@ class Printer {
   void Begin(size_t rows) {
     for (; begun_ < rows; ++begun_) {
       if (begun_ > 0) std::printf("\n");
+      printed_ = 0;
       for (const int64_t token : prompts_[begun_]) Print(token);
     }
   }
@@ -102,16 +133,20 @@ class Printer {
   }
 
  private:
-  void Print(int64_t token) const {
-    const auto id = static_cast<size_t>(token);
-    const std::string text = vocabulary_.empty() ? absl::StrCat(token, " ") : vocabulary_[id];
+  void Print(int64_t token) {
+    std::string text = absl::StrCat(token, " ");
+    if (!tokens_.vocabulary.empty())
+      text = absl::StrCat(tokens_.words && printed_ > 0 ? " " : "",
+                          tokens_.vocabulary[static_cast<size_t>(token)]);
+    ++printed_;
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }
 
-  const absl::Span<const std::string> vocabulary_;
+  const data::TokensJson& tokens_;
   const Rows prompts_;
-  size_t begun_ = 0;
+  size_t begun_ = 0;    // rows
+  size_t printed_ = 0;  // tokens of the row
 };
 
 }  // namespace
@@ -121,8 +156,10 @@ absl::Status PrintGenerated(const worker::TrainedModel& trained, const worker::T
   if (trained.tables.has_value()) {
     return absl::UnimplementedError("--generate: the model's embedding tables take any id");
   }
-  const std::vector<std::string> vocabulary =
-      trained.data.tokens ? trained.data.tokens->vocabulary : std::vector<std::string>();
+  data::TokensJson tokens = trained.data.tokens.value_or(data::TokensJson());
+  if (!flags.vocabulary.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(tokens, data::ReadVocabulary(flags.vocabulary));
+  }
   // A model that is not compiled has no loss.
   std::optional<bool> from_logits;
   if (!options.loss.empty() || !trained.model.compile_config().losses.empty()) {
@@ -134,16 +171,15 @@ absl::Status PrintGenerated(const worker::TrainedModel& trained, const worker::T
                                        .prompts = {},
                                        .decoder_input = flags.decoder_input,
                                        .count = flags.count,
-                                       .vocabulary = static_cast<int64_t>(vocabulary.size()),
+                                       .vocabulary = static_cast<int64_t>(tokens.vocabulary.size()),
                                        .drop = flags.drop,
                                        .from_logits = from_logits,
                                        .sampling = flags.sampling,
                                        .beams = flags.beams,
                                        .threads = threads};
-  if (flags.end >= 0) request.end = flags.end;
-  CAIRN_RETURN_IF_ERROR(ReadRows(flags, file, vocabulary, request));
+  CAIRN_RETURN_IF_ERROR(ReadRows(flags, file, tokens, request));
   const bool encodes = !request.sources.empty();
-  Printer printer(vocabulary, encodes ? Rows(request.prompts.size()) : request.prompts);
+  Printer printer(tokens, encodes ? Rows(request.prompts.size()) : request.prompts);
   const absl::Status status =
       worker::Generate(request, [&](size_t row, int64_t token) { printer.Print(row, token); });
   if (status.ok()) printer.Begin(request.prompts.size());

@@ -177,11 +177,19 @@ class PredictCommand final : public Command {
           WholeNumberFrom(1), kDefaultInText},
          {"--prompt TEXT", &generation_.prompt, "The prompt of --generate, in place of INPUTS"},
          {"--start_id N", &generation_.start,
-          "Models with an encoder and a decoder: INPUTS is a .npy file of ids that the encoder reads, and "
-          "the decoder "
-          "starts with token N",
+          "Models with an encoder and a decoder: INPUTS has what the encoder reads, and the decoder starts "
+          "with "
+          "token N [[START] of the vocabulary]",
           WholeNumberFrom(0), kDefaultInText},
-         {"--end_id N", &generation_.end, "End a text before token N", WholeNumberFrom(0), kDefaultInText},
+         {"--end_id N", &generation_.end,
+          "End a text before token N [models with an encoder: [END] of the vocabulary]", WholeNumberFrom(0),
+          kDefaultInText},
+         {"--source_vocabulary FILE", &generation_.source_vocabulary,
+          "Models with an encoder and a decoder: the texts of the ids that the encoder reads; INPUTS, or "
+          "--prompt, "
+          "is a text with one source in each line"},
+         {"--vocabulary FILE", &generation_.vocabulary,
+          "The texts of the ids that are generated [tokens.json beside the model]"},
          {"--decoder_input NAME", &generation_.decoder_input,
           "The input of the decoder, which gets the tokens; the other one is the encoder's [decoder_inputs]"},
          {"--drop_tokens N", &generation_.drop,
@@ -202,8 +210,9 @@ class PredictCommand final : public Command {
          {"--seed N", &generation_.sampling.seed, "Seed of the draws", WholeNumberFrom(0)}});
     AddRules(app, {{"--prompt", kNeeds, "--generate"},
                    {"--start_id", kNeeds, "--generate"},
-                   {"--start_id", kExcludes, "--prompt"},
                    {"--end_id", kNeeds, "--generate"},
+                   {"--source_vocabulary", kNeeds, "--generate"},
+                   {"--vocabulary", kNeeds, "--generate"},
                    {"--decoder_input", kNeeds, "--generate"},
                    {"--drop_tokens", kNeeds, "--generate"},
                    {"--beams", kNeeds, "--generate"},

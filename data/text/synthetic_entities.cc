@@ -177,7 +177,7 @@ absl::Status WriteSet(const std::string& directory, const char* set, const std::
 absl::Status WriteTexts(const std::string& directory, const std::vector<std::string>& words) {
   std::vector<std::string> vocabulary = {"[PAD]", "[UNK]"};
   vocabulary.insert(vocabulary.end(), words.begin(), words.end());
-  const nlohmann::ordered_json texts = {{"vocabulary", vocabulary}, {"tags", kTags}};
+  const nlohmann::ordered_json texts = {{"vocabulary", vocabulary}, {"separator", " "}, {"tags", kTags}};
   return WriteFileAtomically(absl::StrCat(directory, "/", kTokensFile), texts.dump() + "\n");
 }
 

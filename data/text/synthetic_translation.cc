@@ -23,6 +23,7 @@ namespace {
 constexpr NumberRange kPairs = {"write", "pairs of sentences", 1, 10'000'000};
 constexpr uint32_t kNouns = 60, kAdjectives = 30, kVerbs = 28, kPrepositions = 6, kArticles = 2;
 constexpr uint32_t kNumbers = 2, kGenders = 3;
+constexpr char kSourceName[] = "encoder_inputs", kTargetName[] = "decoder_inputs";
 constexpr int32_t kStart = 1, kEnd = 2, kFirstToken = 3;
 
 // The ids of the forms of a class of words: those of word 0, then those of word 1, and so on.
@@ -59,9 +60,18 @@ struct Pair {
   std::vector<int32_t> source, target;
 };
 
+// [id] of `count` tokens.
+std::vector<std::string> Texts(const char* name, int count, uint64_t seed) {
+  Random letters(seed, absl::StrCat("translation/", name));
+  std::vector<std::string> texts = {"[PAD]", "[START]", "[END]"};
+  for (std::string& word : InventWords(letters, static_cast<size_t>(count - kFirstToken)))
+    texts.push_back(std::move(word));
+  return texts;
+}
+
 class PairWriter {
  public:
-  explicit PairWriter(uint64_t seed) {
+  explicit PairWriter(uint64_t seed) : source_texts_(Texts(kSourceName, kSourceTokens, seed)) {
     Random random(seed, "translation/genders");
     for (uint32_t noun = 0; noun < kNouns; ++noun) genders_.push_back(random.NextBelow(kGenders));
   }
@@ -87,6 +97,8 @@ class PairWriter {
     return pair;
   }
 
+  const std::vector<std::string>& source_texts() const { return source_texts_; }  // [id]
+
  private:
   static NounPhrase DrawPhrase(Random& random) {
     NounPhrase phrase = {.article = random.NextBelow(kArticles),
@@ -111,6 +123,7 @@ class PairWriter {
     words.push_back(kTarget.articles.Id(phrase.article, form));
   }
 
+  const std::vector<std::string> source_texts_;
   std::vector<uint32_t> genders_;  // [noun]
 };
 
@@ -120,26 +133,29 @@ absl::Status WriteSet(const PairWriter& writer, const std::string& directory, co
   const Shape shape = {rows, kTranslationLength};
   const auto elements = static_cast<size_t>(shape.num_elements());
   std::vector<int32_t> source(elements), before(elements), target(elements);
+  std::string sentences;
   for (size_t row = 0; row < elements; row += kTranslationLength) {
     const Pair pair = writer.Draw(random);
     std::copy(pair.source.begin(), pair.source.end(), source.begin() + static_cast<std::ptrdiff_t>(row));
     for (size_t i = 0; i < pair.target.size(); ++i) before[row + i + 1] = target[row + i] = pair.target[i];
+    for (size_t i = 0; i < pair.source.size(); ++i)
+      absl::StrAppend(&sentences, i == 0 ? "" : " ",
+                      writer.source_texts()[static_cast<size_t>(pair.source[i])]);
+    sentences += '\n';
     before[row] = kStart;
     target[row + pair.target.size()] = kEnd;
   }
-  const std::string inputs = absl::StrCat(directory, "/x_", set);
-  CAIRN_RETURN_IF_ERROR(WriteNpy(absl::StrCat(inputs, "_encoder_inputs.npy"), shape, source));
-  CAIRN_RETURN_IF_ERROR(WriteNpy(absl::StrCat(inputs, "_decoder_inputs.npy"), shape, before));
-  return WriteNpy(absl::StrCat(directory, "/y_", set, ".npy"), shape, target);
+  const std::string inputs = absl::StrCat(directory, "/x_", set, "_");
+  CAIRN_RETURN_IF_ERROR(WriteNpy(absl::StrCat(inputs, kSourceName, ".npy"), shape, source));
+  CAIRN_RETURN_IF_ERROR(WriteNpy(absl::StrCat(inputs, kTargetName, ".npy"), shape, before));
+  CAIRN_RETURN_IF_ERROR(WriteNpy(absl::StrCat(directory, "/y_", set, ".npy"), shape, target));
+  return WriteFileAtomically(absl::StrCat(directory, "/sentences_", set, ".txt"), sentences);
 }
 
-absl::Status WriteTexts(const std::string& directory, const char* name, int words, uint64_t seed) {
-  Random letters(seed, absl::StrCat("translation/", name));
-  std::vector<std::string> vocabulary = {"[PAD]", "[START]", "[END]"};
-  for (std::string& word : InventWords(letters, static_cast<size_t>(words - kFirstToken)))
-    vocabulary.push_back(std::move(word));
-  const nlohmann::json texts = {{"vocabulary", vocabulary}};
-  return WriteFileAtomically(absl::StrCat(directory, "/", name, ".json"), texts.dump() + "\n");
+absl::Status WriteTexts(const std::string& directory, const char* name,
+                        const std::vector<std::string>& texts) {
+  const nlohmann::json vocabulary = {{"vocabulary", texts}, {"separator", " "}};
+  return WriteFileAtomically(absl::StrCat(directory, "/", name, ".json"), vocabulary.dump() + "\n");
 }
 
 }  // namespace
@@ -152,8 +168,8 @@ absl::Status WriteSyntheticTranslation(const std::string& directory,
   const PairWriter writer(options.seed);
   CAIRN_RETURN_IF_ERROR(WriteSet(writer, directory, "train", options.train_rows, options.seed));
   CAIRN_RETURN_IF_ERROR(WriteSet(writer, directory, "test", options.test_rows, options.seed));
-  CAIRN_RETURN_IF_ERROR(WriteTexts(directory, "encoder_inputs", kSourceTokens, options.seed));
-  return WriteTexts(directory, "decoder_inputs", kTargetTokens, options.seed);
+  CAIRN_RETURN_IF_ERROR(WriteTexts(directory, kSourceName, writer.source_texts()));
+  return WriteTexts(directory, kTargetName, Texts(kTargetName, kTargetTokens, options.seed));
 }
 
 }  // namespace cairn::data

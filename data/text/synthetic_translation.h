@@ -27,7 +27,8 @@ inline constexpr int kSourceTokens = 217, kTargetTokens = 377;  // with padding,
 // Writes, for train and test, x_SET_encoder_inputs.npy, x_SET_decoder_inputs.npy and y_SET.npy (int32 [rows,
 // kTranslationLength]) into `directory`, which is created if missing. 0 is padding, 1 the start of a sentence and 2 its
 // end. The encoder's inputs are the source, the decoder's inputs the start and the target, y the target and the end.
-// encoder_inputs.json and decoder_inputs.json have the texts of the ids, in the form of tokens.json.
+// encoder_inputs.json and decoder_inputs.json have the texts of the ids, in the form of tokens.json. sentences_SET.txt
+// has the sources as text, one in each line.
 //
 // INVALID_ARGUMENT for rows outside [1, 1e7]; otherwise the system's error.
 absl::Status WriteSyntheticTranslation(const std::string& directory,

@@ -84,7 +84,38 @@ class LanguageModelsTest(IntegrationTest):
         self.assertEqual(self.translate("--start_id=1", "--end_id=0").stdout.split(), ["4", "4", "4", "4"])
         refused = self.translate()
         self.assert_exit(USAGE, refused)
-        self.assertIn("the model has an encoder: give what it reads, and --start_id", refused.stderr)
+        self.assertIn("the model has an encoder: give what it reads, with --source_vocabulary or --start_id", refused.stderr)
+
+    def test_sentences_are_translated(self):
+        ids = [(3, 8, 4, 5, 7), (6, 1), (2, 2, 5)]
+        self.write_ids("source.npy", "(3, 5)", *ids[0], *ids[1], 0, 0, 0, *ids[2], 0, 0)
+        source = ["", "[UNK]", *(f"s{i}" for i in range(2, 9))]
+        target = ["[PAD]", "[START]", "[END]", *(f"t{i}" for i in range(3, 9))]
+        (self.directory / "source.txt").write_text("\n".join(source))
+        (self.directory / "target.json").write_text(json.dumps({"vocabulary": target, "separator": " "}))
+        (self.directory / "sentences.txt").write_text("".join(" ".join(source[i] for i in row) + "\n" for row in ids))
+        expected = self.translate("--start_id=1", "--end_id=2", "--vocabulary=target.json")
+        self.assert_exit(DONE, expected)
+        plain = self.translate("--start_id=1", "--end_id=2").stdout.splitlines()
+        self.assertEqual(expected.stdout.splitlines(), [" ".join(target[int(i)] for i in line.split()) for line in plain])
+
+        def translate(*flags):
+            return self.run_to_end("cairn", "predict", KERAS_HUB / "translation.keras", "--generate=6", *flags)
+
+        texts = ["--source_vocabulary=source.txt", "--vocabulary=target.json"]
+        self.assertEqual(translate("sentences.txt", *texts).stdout, expected.stdout)
+        self.assertEqual(translate("--prompt=s6 unknown", *texts).stdout, expected.stdout.splitlines(keepends=True)[1])
+        (self.directory / "strict.json").write_text('{"vocabulary": ["a", "s2"], "separator": " "}')
+        for fault, flags in [("give --start_id: there is no vocabulary with the token [START]", ["sentences.txt", texts[0]]),
+                             ("sentences.txt: line 1: the word 's3' is not in the vocabulary",
+                              ["sentences.txt", "--source_vocabulary=strict.json", texts[1]]),
+                             ("sentences.txt: a text for the encoder needs --source_vocabulary",
+                              ["sentences.txt", "--start_id=1"]),
+                             ("row 1: the source is empty", ["empty.txt", *texts])]:
+            (self.directory / "empty.txt").write_text("s3\n\ns4\n")
+            refused = translate(*flags)
+            self.assert_exit(USAGE, refused)
+            self.assertIn(fault, refused.stderr)
 
 
 if __name__ == "__main__":

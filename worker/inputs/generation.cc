@@ -62,7 +62,8 @@ absl::Status CheckGeneration(const GenerationRequest& request, const ScoredModel
   }
   if (model.inputs.source.has_value() != !request.sources.empty()) {
     return model.inputs.source.has_value()
-               ? Refuse("the model has an encoder: give what it reads, and --start_id")
+               ? Refuse(
+                     "the model has an encoder: give what it reads, with --source_vocabulary or --start_id")
                : Refuse("the model has no encoder that reads a source");
   }
   for (size_t row = 0; row < request.prompts.size(); ++row) {

@@ -21,6 +21,7 @@
 #include "data/text/synthetic_entities.h"
 #include "data/text/synthetic_reviews.h"
 #include "data/text/synthetic_translation.h"
+#include "data/tokens_json.h"
 #include "tests/unit/data/data_files.h"
 
 namespace cairn::data {
@@ -130,7 +131,14 @@ TEST(SyntheticTranslation, TargetsAreShiftedAndDependOnTheSource) {
     const auto before = ReadRows(dir / absl::StrCat("x_", set, "_decoder_inputs.npy"), kTranslationLength);
     const auto target = ReadRows(dir / absl::StrCat("y_", set, ".npy"), kTranslationLength);
     ASSERT_EQ(source.size(), set == "train" ? 500u : 50u);
+    const std::vector<std::string> sentences =
+        absl::StrSplit(ReadText(dir / absl::StrCat("sentences_", set, ".txt")), '\n');
+    ASSERT_EQ(sentences.size(), source.size() + 1) << "each line ends";
+    const TokensJson texts = ReadVocabulary(dir / "encoder_inputs.json").value();
     for (size_t row = 0; row < source.size(); ++row) {
+      const std::vector<int64_t> words = TokensOf(sentences[row], texts).value();
+      EXPECT_TRUE(std::equal(words.begin(), words.end(), source[row].begin())) << sentences[row];
+      EXPECT_EQ(source[row][words.size()], 0);
       EXPECT_EQ(before[row][0], 1);
       size_t length = 0;
       while (target[row][length] > 2) ++length;

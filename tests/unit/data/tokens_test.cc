@@ -144,22 +144,50 @@ TEST(TokensJson, FaultsNameTheField) {
   const std::map<std::string, std::string> faults = {
       {R"({"dtype": "int8"})", "dtype: expected \"uint16\" or \"uint32\", got \"int8\""},
       {R"({"vocabulary": ["a", "a"]})", "vocabulary: \"a\" occurs twice"},
-      {R"({"vocabulary": ["a", ""]})", "vocabulary: entry 1 is \"\""}};
+      {R"({"vocabulary": ["a", ""]})", "vocabulary: entry 1 is \"\""},
+      {R"({"separator": ","})", "separator: expected \" \", got \",\""}};
   for (const auto& [text, fault] : faults) {
     WriteText(dir / "tokens.json", text);
     EXPECT_THAT(std::string(ReadTokensJson(dir.path()).status().message()),
                 HasSubstr("tokens.json: " + fault));
   }
-  const TokensJson tokens = {ElementType::kUint32, {"\n", "\xC3\xA9"}};
-  ASSERT_TRUE(WriteTokensJson(dir.path(), tokens).ok());
-  EXPECT_EQ(ReadTokensJson(dir.path()).value(), tokens);
+  for (const TokensJson& tokens : {TokensJson{ElementType::kUint32, {"\n", "\xC3\xA9"}},
+                                   TokensJson{.vocabulary = {"", "a"}, .words = true}}) {
+    ASSERT_TRUE(WriteTokensJson(dir.path(), tokens).ok());
+    EXPECT_EQ(ReadTokensJson(dir.path()).value(), tokens);
+  }
 }
 
 TEST(TokensJson, ATextIsDividedIntoTheLongestTokens) {
-  const std::vector<std::string> vocabulary = {"a", "ab", "abc", "d"};
+  const TokensJson vocabulary = {.vocabulary = {"a", "ab", "abc", "d"}};
   EXPECT_THAT(TokensOf("abcdaba", vocabulary).value(), ElementsAre(2, 3, 1, 0));
   EXPECT_THAT(std::string(TokensOf("abx", vocabulary).status().message()),
               HasSubstr("no token of the vocabulary begins at byte 2, 'x'"));
+}
+
+TEST(Vocabulary, LinesAreWords) {
+  const TemporaryDirectory dir;
+  const std::string file = dir / "words.txt";
+  WriteText(file, "\n[UNK]\r\n[START]\nel\nperro\n");
+  const auto tokens = ReadVocabulary(file);
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  EXPECT_THAT(tokens->vocabulary, ElementsAre("", "[UNK]", "[START]", "el", "perro"));
+  EXPECT_THAT(TokensOf(" perro\tel\r\n", *tokens).value(), ElementsAre(4, 3));
+  EXPECT_THAT(TokensOf("el gato", *tokens).value(), ElementsAre(3, 1));
+  EXPECT_THAT(TokensOf("", *tokens).value(), ElementsAre());
+  EXPECT_EQ(IdOf(*tokens, {"[start]", "[START]"}), 2);
+  EXPECT_EQ(IdOf(*tokens, {"[END]"}), std::nullopt);
+
+  const std::map<std::string, std::string> faults = {{"a\nb\na", "line 3: 'a' occurs twice"},
+                                                     {"a\n\nb", "line 2: '' is not a word"},
+                                                     {"a\nb c", "line 2: 'b c' is not a word"}};
+  for (const auto& [text, fault] : faults) {
+    WriteText(file, text);
+    EXPECT_THAT(std::string(ReadVocabulary(file).status().message()), HasSubstr("words.txt: " + fault));
+  }
+  EXPECT_THAT(
+      std::string(TokensOf("el gato", TokensJson{.vocabulary = {"el"}, .words = true}).status().message()),
+      HasSubstr("the word 'gato' is not in the vocabulary"));
 }
 
 TEST(SyntheticText, ItsPerplexityIsThatOfAModelThatKnowsTheWordBefore) {
