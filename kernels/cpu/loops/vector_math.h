@@ -100,9 +100,9 @@ CAIRN_MATH void Sigmoid(const Floats<kLanes>& x, Floats<kLanes>& y, Floats<kLane
   Floats<kLanes> size, e;
   Abs<kLanes>(x, size);
   Exp<kLanes>(-size, e);
-  const Floats<kLanes> large = 1.0f / (1.0f + e), small = e / (1.0f + e);
-  y = x < 0.0f ? small : large;
-  rest = x < 0.0f ? large : small;
+  const Floats<kLanes> one = Floats<kLanes>{} + 1.0f;
+  y = (x < 0.0f ? e : one) / (one + e);  // a division for each result, also where only one is used
+  rest = (x < 0.0f ? one : e) / (one + e);
 }
 
 // tanh(x): 3 ulp.
