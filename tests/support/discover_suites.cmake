@@ -14,12 +14,16 @@ if(NOT suites)
   message(FATAL_ERROR "${PROGRAM} --gtest_list_tests lists no suite:\n${listing}")
 endif()
 
+# A suite is skipped if all its tests are. The output ends with failures, if there are any.
+set(all_skipped "\\[  PASSED  \\] 0 tests.*\\[  SKIPPED \\] [^\n]*\n*$")
+
 set(tests "")
 foreach(suite ${suites})
   string(STRIP "${suite}" suite)
   string(REGEX REPLACE "\\.$" "" suite "${suite}")
   string(APPEND tests
     "add_test([=[${suite}]=] [=[${PROGRAM}]=] [=[--gtest_filter=${suite}.*]=])\n"
-    "set_tests_properties([=[${suite}]=] PROPERTIES TIMEOUT ${TIMEOUT} LABELS [=[${LABELS}]=])\n")
+    "set_tests_properties([=[${suite}]=] PROPERTIES TIMEOUT ${TIMEOUT} LABELS [=[${LABELS}]=]\n"
+    "  SKIP_REGULAR_EXPRESSION [==[${all_skipped}]==])\n")
 endforeach()
 file(WRITE "${OUTPUT}" "${tests}")
