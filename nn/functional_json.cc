@@ -18,6 +18,7 @@
 #include "nn/distributed_embedding.h"
 #include "nn/hub/keras_hub.h"
 #include "nn/hub/reverse_calls.h"
+#include "nn/keras_functions.h"
 #include "nn/layer/dtype_policy.h"
 #include "nn/layer/keras_class.h"
 #include "nn/layers/attention/attention_call.h"
@@ -117,7 +118,7 @@ std::string TextOf(const json& object, const char* field) {
 }
 
 // Keras 3 writes the functions that compute masks of time steps into the graph, and passes their output as `mask`. They
-// are not read: ModelBuilder computes the same masks from the layers (StepMasks).
+// compute no masks here: ModelBuilder computes the same masks from the layers (StepMasks).
 bool IsMaskFunction(const json& layer) {
   constexpr const char* kFunctions[] = {"Any",      "Concatenate", "ExpandDims", "LogicalOr",
                                         "NotEqual", "OnesLike",    "ZerosLike"};
@@ -155,7 +156,7 @@ json TakeKeyword(const std::string& key, json& call) {
 // Whether a layer, or a layer of a model within the model, computes differently in training and in inference.
 bool HasTrainingMode(const GraphLayer& layer) {
   if (layer.model != nullptr) return absl::c_any_of(layer.model->layers, HasTrainingMode);
-  return !layer.is_input() && layer.read.layer->differs_in_training();
+  return layer.read.layer != nullptr && layer.read.layer->differs_in_training();
 }
 
 // Keras gives a dictionary of inputs to a model by the names of its InputLayers. Returns it as a list in the model's
@@ -180,7 +181,7 @@ absl::StatusOr<GraphLayer::Call> ReadCall(const json& call, const GraphLayer& en
   std::vector<Tensor>& tensors = read.inputs;
   if (call.is_object()) {
     json kwargs = call.value("kwargs", json()), further;
-    if (kwargs.is_object() && kwargs.contains("mask")) {
+    if (kwargs.is_object() && kwargs.contains("mask") && layer.function == nullptr) {
       if (!IsNull(kwargs["mask"]))
         CAIRN_RETURN_IF_ERROR(CollectTensors(kwargs["mask"], CallForm::kKeras3, read.masks));
       kwargs.erase("mask");
@@ -217,10 +218,10 @@ class FunctionalReader {
   absl::Status AddLayer(const json& as_written, size_t position) {
     if (IsMaskFunction(as_written)) {
       graph_.mask_functions.emplace(TextOf(as_written, "name"), ReadMaskFunction(as_written));
-      return absl::OkStatus();
+      if (!IsSupportedFunction(TextOf(as_written, "class_name"))) return absl::OkStatus();
     }
     json document = as_written;
-    for (const auto rewrite : {&NormalizeAttentionCalls, &ReplaceNumbers, &ReplaceGetItem, &ExpandHubLayer}) {
+    for (const auto rewrite : {&NormalizeAttentionCalls, &TakeNumber, &ReplaceGetItem, &ExpandHubLayer}) {
       if (const auto status = rewrite(document); !status.ok())
         return Annotate(status, absl::StrCat("layer '", TextOf(as_written, "name"), "'"));
     }

@@ -118,6 +118,10 @@ class GraphCall {
         if (!status.ok()) return Annotate(status, call.layer->read.where);
         continue;
       }
+      if (call.layer->read.function != nullptr) {
+        CAIRN_ASSIGN_OR_RETURN(values_[OutputOf(call, 0)], builder_.AddFunction(call.layer->read, inputs));
+        continue;
+      }
       CAIRN_ASSIGN_OR_RETURN(const int made,
                              builder_.AddNode(call.layer->read, inputs, call.arguments().takes_masks));
       if (call.layer->read.layer->num_outputs() == 1) {
@@ -207,14 +211,14 @@ class GraphCall {
 
   // Checks that the tensor exists.
   absl::Status Check(const Tensor& tensor, absl::string_view user) const {
-    if (const auto function = graph_.mask_functions.find(tensor.layer);
-        function != graph_.mask_functions.end()) {
+    const auto found = layers_.find(tensor.layer);
+    const auto mask = graph_.mask_functions.find(tensor.layer);
+    if (found == layers_.end() && mask != graph_.mask_functions.end()) {
       return absl::InvalidArgumentError(absl::StrCat(user, ": '", tensor.layer, "' (",
-                                                     function->second.class_name,
+                                                     mask->second.class_name,
                                                      ") is a function of keras.ops, and is supported only to "
                                                      "compute masks: use a layer"));
     }
-    const auto found = layers_.find(tensor.layer);
     if (found == layers_.end())
       return absl::InvalidArgumentError(absl::StrCat(user, ": there is no layer '", tensor.layer, "'"));
     const GraphLayer& layer = *found->second;
@@ -227,9 +231,9 @@ class GraphCall {
       return absl::InvalidArgumentError(absl::StrCat(user, ": layer '", tensor.layer, "' is called ", calls,
                                                      " times, not ", tensor.call + 1));
     }
-    const int64_t outputs = layer.model != nullptr ? static_cast<int64_t>(layer.model->outputs.size())
-                            : layer.is_input()     ? 1
-                                                   : layer.read.layer->num_outputs();
+    const int64_t outputs = layer.model != nullptr        ? static_cast<int64_t>(layer.model->outputs.size())
+                            : layer.read.layer != nullptr ? layer.read.layer->num_outputs()
+                                                          : 1;
     if (tensor.output >= outputs) {
       return absl::InvalidArgumentError(absl::StrCat(user, ": layer '", tensor.layer, "' has ", outputs,
                                                      outputs == 1 ? " output, not " : " outputs, not ",
@@ -314,9 +318,10 @@ void CollectVariables(const GraphLayer& layer, const ModelBuilder& builder, std:
 // The row of `layer` in the summary of the model that has been added by `call`.
 SummaryRow RowOf(const GraphLayer& layer, const GraphCall& call, const ModelBuilder& builder) {
   SummaryRow row = {.name = layer.read.local_name,
-                    .class_name = layer.is_input()         ? "InputLayer"
-                                  : layer.model != nullptr ? layer.model->class_name
-                                                           : layer.read.layer->class_name()};
+                    .class_name = layer.is_input()                 ? "InputLayer"
+                                  : layer.model != nullptr         ? layer.model->class_name
+                                  : layer.read.function != nullptr ? layer.read.function->class_name()
+                                                                   : layer.read.layer->class_name()};
   std::vector<std::string> shapes;
   for (const Shape& shape : call.OutputShapesOf(layer)) shapes.push_back(KerasShape(shape));
   if (shapes.empty()) {

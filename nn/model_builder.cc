@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
 #include "nn/input_uses.h"
+#include "nn/keras_functions.h"
 #include "nn/layer/dtype_policy.h"
 #include "nn/layer/keras_class.h"
 #include "nn/layer/regularizer.h"
@@ -38,12 +39,9 @@ absl::Status CheckClass(const json& layer, const std::string& class_name) {
         "runs Python code, which is not supported: replace it by layers; supported: ", SupportedLayers()));
   }
   CAIRN_RETURN_IF_ERROR(CheckIsOfKeras(layer));
-  constexpr absl::string_view kFunctions[] = {"Add", "Subtract", "Multiply", "Maximum", "Minimum"};
-  const bool with_number = class_name == "Rescaling";  // of ReplaceNumbers()
-  if (IsKerasFunction(layer) && !with_number && !absl::c_linear_search(kFunctions, class_name)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "is a function of keras.ops, but only these are supported: ", absl::StrJoin(kFunctions, ", "),
-        "; use a layer"));
+  if (IsKerasFunction(layer)) {
+    if (IsSupportedFunction(class_name)) return absl::OkStatus();
+    return absl::InvalidArgumentError(FunctionFault(class_name));
   }
   if (class_name != "InputLayer" && FindLayer(class_name) == nullptr)
     return absl::InvalidArgumentError(absl::StrCat("unknown layer; supported: ", SupportedLayers()));
@@ -124,6 +122,43 @@ void WeighStatistics(std::vector<Node>& nodes, std::vector<ModelVariable>& varia
   }
 }
 
+// Whether the value is an Embedding's of a ragged input: the mean over an example's rows, as one step.
+bool IsMeanOfRows(const Model& model, int value) {
+  if (value < 0) return false;
+  const Node& node = model.nodes()[static_cast<size_t>(value)];
+  return node.layer->class_name() == "Embedding" && node.inputs[0] < 0 &&
+         model.inputs()[static_cast<size_t>(Node::OfModelInput(node.inputs[0]))].ragged;
+}
+
+// Reads the fields of an InputLayer into `read`.
+void ReadInput(const LayerScope& scope, ConfigReader& reader, ReadLayer& read) {
+  read.text = reader.Raw("dtype") == "string";
+  read.input_type = read.text ? DType::kInt64 : ReadInputDtype("dtype", reader);
+  read.ragged = reader.Bool("ragged", false);
+  read.input_shape = read.ragged ? ReadRaggedInputLayer(reader) : ReadInputLayer(scope.nested(), reader);
+  read.has_input_shape = true;
+}
+
+// Reads the fields of another layer into `read`, which has its name.
+void ReadAnyLayer(const std::string& class_name, const LayerScope& scope, ConfigReader& reader,
+                  ReadLayer& read) {
+  if (ComputesIds(class_name)) {
+    CheckIdDtype("dtype", reader);
+    reader.Ignore({"batch_input_shape"});  // of the data that adapt() has seen
+    reader.RefuseUnlessNull({"activity_regularizer"});
+  } else {
+    CheckDtype("dtype", reader);
+    read.has_input_shape = HasInputShape(reader) && !HasOpenShape(reader);
+  }
+  read.trainable = reader.Bool("trainable", scope.trainable);
+  if (read.has_input_shape) read.input_shape = ReadInputShape(scope.nested(), reader);
+  const RegularizerSpec activity = reader.Regularizer("activity_regularizer");
+  if (activity.orthogonal != 0)
+    reader.Fail("activity_regularizer", "OrthogonalRegularizer is only supported for variables");
+  if (activity.l1 != 0 || activity.l2 != 0) read.activity = MakeActivityPenalty(read.name, activity);
+  read.layer = FindLayer(class_name)(read.name, reader);
+}
+
 }  // namespace
 
 absl::Status ModelBuilder::CollectNames(const json& layers, absl::string_view prefix) {
@@ -177,32 +212,15 @@ absl::StatusOr<ReadLayer> ModelBuilder::Read(const json& layer, size_t position,
   if (config.is_object() && config.contains("name") && config["name"].is_string() && read.local_name.empty())
     reader.Fail("name", "must not be empty");
   if (const auto status = CheckClass(layer, class_name); !status.ok()) return Annotate(status, read.where);
-  read.is_function = IsKerasFunction(layer);
-  if (class_name == "InputLayer") {
-    read.text = reader.Raw("dtype") == "string";
-    read.input_type = read.text ? DType::kInt64 : ReadInputDtype("dtype", reader);
-  } else if (ComputesIds(class_name)) {
-    CheckIdDtype("dtype", reader);
-    reader.Ignore({"batch_input_shape"});  // of the data that adapt() has seen
-  } else {
-    CheckDtype("dtype", reader);
-  }
   if (read.local_name.empty()) read.local_name = UniqueName(class_name, scope.prefix);
   read.name = absl::StrCat(scope.prefix, read.local_name);
   if (class_name == "InputLayer") {
-    read.ragged = reader.Bool("ragged", false);
-    read.input_shape = read.ragged ? ReadRaggedInputLayer(reader) : ReadInputLayer(scope.nested(), reader);
-    read.has_input_shape = true;
+    ReadInput(scope, reader, read);
+  } else if (IsKerasFunction(layer)) {
+    CheckDtype("dtype", reader);
+    read.function = ReadFunction(read.name, class_name, reader);
   } else {
-    read.trainable = reader.Bool("trainable", scope.trainable);
-    read.has_input_shape = !ComputesIds(class_name) && HasInputShape(reader) && !HasOpenShape(reader);
-    if (read.has_input_shape) read.input_shape = ReadInputShape(scope.nested(), reader);
-    const RegularizerSpec activity = reader.Regularizer("activity_regularizer");
-    if (ComputesIds(class_name)) reader.RefuseUnlessNull({"activity_regularizer"});
-    if (activity.orthogonal != 0)
-      reader.Fail("activity_regularizer", "OrthogonalRegularizer is only supported for variables");
-    if (activity.l1 != 0 || activity.l2 != 0) read.activity = MakeActivityPenalty(read.name, activity);
-    read.layer = FindLayer(class_name)(read.name, reader);
+    ReadAnyLayer(class_name, scope, reader, read);
   }
   if (const auto status = reader.Finish(); !status.ok()) return Annotate(status, read.where);
   return read;
@@ -386,11 +404,6 @@ absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std
                                                bool takes_masks) {
   CAIRN_RETURN_IF_ERROR(CheckInputs(layer, inputs.size()));
   const std::vector<Shape> shapes = ShapesOf(inputs, *this);
-  for (const Shape& shape : shapes) {
-    if (!layer.is_function || shape.rank() == shapes[0].rank()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(layer.where, ": inputs ", shapes[0].ToString(), " and ",
-                                                   shape.ToString(), " have different numbers of axes"));
-  }
   auto output = layer.layer->OutputShape(shapes);
   if (!output.ok()) return Annotate(output.status(), layer.where);
   if (const auto status = CountCall(); !status.ok()) return Annotate(status, layer.where);
@@ -411,10 +424,35 @@ absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std
   model_.nodes_.push_back(std::move(node));
   const int made = static_cast<int>(model_.nodes_.size()) - 1;
   if (absl::c_any_of(inputs, [this](int input) { return IsRagged(input); })) return made;  // nothing pads it
-  if (layer.is_function) return made;
   if (const auto status = masks_.AddOutput(*layer.layer, inputs, made); !status.ok())
     return Annotate(status, layer.where);
   return made;
+}
+
+absl::StatusOr<int> ModelBuilder::AddFunction(const ReadLayer& function, const std::vector<int>& inputs) {
+  const auto fault = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(function.where, ": ", what));
+  };
+  auto call = function.function->LayersFor(ShapesOf(inputs, *this));
+  if (!call.ok()) return fault(call.status().message());
+  for (const int input : inputs) {
+    if (IsRagged(input) || IsMeanOfRows(model_, input))
+      return fault("its input is ragged, or an Embedding's of a ragged input: use GlobalAveragePooling1D");
+  }
+  // Whether Keras keeps the mask depends on its backend: it does where the function returns the same array.
+  if (call->is_identity && HasMask(inputs[0]))
+    return fault("changes nothing here, and its input has a mask of time steps: remove the function");
+  std::vector<int> made;  // [step]
+  for (FunctionStep& step : call->steps) {
+    if (const auto status = CountCall(); !status.ok()) return fault(status.message());
+    std::vector<int> read;
+    for (const int value : step.inputs)
+      read.push_back(value < 0 ? inputs[static_cast<size_t>(-1 - value)] : made[static_cast<size_t>(value)]);
+    const auto node = AddOwnNode(std::move(step.layer), std::move(read), function.device);
+    if (!node.ok()) return fault(node.status().message());
+    made.push_back(*node);
+  }
+  return made.back();
 }
 
 absl::StatusOr<int> ModelBuilder::AddOutputOf(int node, int output) {

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
+#include "nn/keras_functions.h"
 #include "nn/layer/config_reader.h"
 #include "nn/layers/input_layer.h"
 #include "nn/model.h"
@@ -36,7 +37,9 @@ struct ReadLayer {
   std::string local_name{};
   std::vector<KerasGroup> groups{};  // as in Node
   bool trainable = true;
-  std::shared_ptr<const Layer> layer{};  // null for an InputLayer
+  std::shared_ptr<const Layer> layer{};  // null for an InputLayer, and for a function
+  // A function of keras.ops, such as `a + b`. Its output has no mask of time steps.
+  std::shared_ptr<const KerasFunction> function{};
   std::shared_ptr<const Layer>
       activity{};  // passes the layer's output on, and adds the penalty on it; may be null
   // An InputLayer's shape, or the input shape that a first layer gives. Sizes are known unless the scope is nested.
@@ -45,10 +48,6 @@ struct ReadLayer {
   DType input_type = DType::kFloat32;  // the dtype of an InputLayer
   bool ragged = false;                 // of an InputLayer
   bool text = false;                   // the dtype of an InputLayer is string
-  // Set for a function such as `a + b`. The function aligns shapes from their last axis, including the batch, whereas
-  // a merge layer inserts missing axes after the batch. Only shapes of equal rank give the same result both ways, so
-  // other shapes are refused. A function's output has no mask of time steps.
-  bool is_function = false;
   // "device" next to class_name or in the config, an extension of Keras' format; empty: none.
   std::string device{};
 };
@@ -78,6 +77,9 @@ class ModelBuilder {
   // layer that takes masks of its inputs gets them in this call. It passes them on anyway.
   absl::StatusOr<int> AddNode(const ReadLayer& layer, const std::vector<int>& inputs,
                               bool takes_masks = true);
+
+  // Adds the layers of a call of `function`, and returns the last node's index. INVALID_ARGUMENT if none compute it.
+  absl::StatusOr<int> AddFunction(const ReadLayer& function, const std::vector<int>& inputs);
 
   // Adds a node that selects an output of `node`, whose layer has several. Returns its index.
   absl::StatusOr<int> AddOutputOf(int node, int output);

@@ -48,10 +48,10 @@ struct GraphLayer {
   std::shared_ptr<const ModelGraph> model{};  // null unless the layer is a model
   std::vector<Call> calls{};
 
-  bool is_input() const { return read.layer == nullptr && model == nullptr; }
+  bool is_input() const { return read.layer == nullptr && read.function == nullptr && model == nullptr; }
 };
 
-// A function that Keras 3 wrote into the graph to compute masks, and that is not read as a layer.
+// A function of a class with which Keras 3 computes masks. ModelGraph::layers has it too if it computes other values.
 struct MaskFunction {
   std::string class_name;
   std::vector<Tensor> inputs{};

@@ -8,8 +8,8 @@
 
 namespace cairn::nn {
 
-// Rewrites the entry of such a function as a Rescaling: its calls then name tensors only. Leaves other entries, and
-// arithmetic that no Rescaling computes (`1.0 / x`), as they are. INVALID_ARGUMENT for a division by 0.
-absl::Status ReplaceNumbers(nlohmann::json& layer);
+// Moves the number of such a function into its config, as `number` and `number_is_first`: its calls then name tensors
+// only. Leaves other entries as they are. INVALID_ARGUMENT if calls of one function have different numbers.
+absl::Status TakeNumber(nlohmann::json& layer);
 
 }  // namespace cairn::nn

@@ -57,6 +57,10 @@ absl::StatusOr<ModelGraph> ReadSequential(const json& config, std::vector<int64_
   Tensor value;
   for (size_t position = 0; position < layers.size(); ++position) {
     CAIRN_ASSIGN_OR_RETURN(GraphLayer layer, list.Read(layers[position], position));
+    if (layer.read.function != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          layer.read.where, ": is a function of keras.ops, which only a Functional model can have"));
+    }
     if (position == 0) {
       GraphLayer input = layer.is_input() ? layer : ImplicitInput(layer);
       if (built) CAIRN_RETURN_IF_ERROR(AddBuiltShape(built_for, input.read));

@@ -125,6 +125,20 @@ def side_by_side():
     return functional([ROW], calls, "all")
 
 
+def functions():
+    """Functions of keras.ops: the networks that keras_functions.py recorded, as models within one."""
+    path = pathlib.Path(__file__).parent.parent / "support/data/keras_functions.json"
+    calls = []
+    for recorded in json.loads(path.read_text()):
+        name, model = recorded["name"], recorded["model"]
+        shape = model["config"]["layers"][0]["config"]["batch_shape"][1:]
+        calls += [(layer("Dense", name=f"values_{name}", units=int(np.prod(shape))), [[["row", 0, 0]]]),
+                  (layer("Reshape", name=f"in_{name}", target_shape=shape), [[[f"values_{name}", 0, 0]]]),
+                  (model, [[[f"in_{name}", 0, 0]]]), (layer("Flatten", name=f"out_{name}"), [[[name, 0, 0]]])]
+    outputs = [entry["config"]["name"] for entry, _ in calls if entry["class_name"] == "Flatten"]
+    return functional([ROW], [*calls, (layer("Concatenate", name="all"), [[[output, 0, 0] for output in outputs]])], "all")
+
+
 NETWORKS = {
     "activations": side_by_side(),
     "attention": attention(),
@@ -294,6 +308,7 @@ NETWORKS = {
          (layer("CustomScaleLayer", name="sum", scale=0.25), [[["depth", 0, 0], ["tower", 1, 0]]]),
          (layer("LayerScale", name="scaled", projection_dim=4, init_values=0.5), [[["sum", 0, 0]]]),
          (layer("GlobalAveragePooling2D", name="scores"), [[["scaled", 0, 0]]])], "scores"),
+    "functions": functions(),
     "heads": functional(
         [IMAGE],
         [(layer("Conv2D", name="map", filters=4, kernel_size=3), [[["image", 0, 0]]]),

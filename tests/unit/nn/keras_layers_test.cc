@@ -1,4 +1,5 @@
-// Layers against numbers that Keras computed: tests/support/data/keras_layers.py records them.
+// Layers, and functions of keras.ops, against numbers that Keras computed: keras_layers.py and keras_functions.py in
+// tests/support/data record them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,6 +38,14 @@ void ExpectNumbers(absl::Span<const float> got, const json& expected, const std:
 
 class KerasLayers : public testing::TestWithParam<std::unique_ptr<kernels::Device> (*)()> {
  protected:
+  static void CheckAll(const char* file_name) {
+    std::ifstream file(InSource(file_name));
+    const auto device = GetParam()();
+    for (const json& recorded : json::parse(file)) {
+      SCOPED_TRACE(recorded["name"].get<std::string>());
+      Check(recorded, *device);
+    }
+  }
   static void Check(const json& recorded, kernels::Device& device) {
     auto parsed = Model::FromJson(recorded["model"].dump(), "model.json");
     ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -75,12 +84,11 @@ class KerasLayers : public testing::TestWithParam<std::unique_ptr<kernels::Devic
 };
 
 TEST_P(KerasLayers, OutputsLossesAndGradientsAreThoseOfKeras) {
-  std::ifstream file(InSource("tests/support/data/keras_layers.json"));
-  const auto device = GetParam()();
-  for (const json& recorded : json::parse(file)) {
-    SCOPED_TRACE(recorded["name"].get<std::string>());
-    Check(recorded, *device);
-  }
+  CheckAll("tests/support/data/keras_layers.json");
+}
+
+TEST_P(KerasLayers, FunctionsAndTheirGradientsAreThoseOfKeras) {
+  CheckAll("tests/support/data/keras_functions.json");
 }
 
 INSTANTIATE_TEST_SUITE_P(, KerasLayers, testing::Values(Cpu, Cuda),

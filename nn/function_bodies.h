@@ -1,0 +1,53 @@
+// How the functions of keras_functions.h are read, and which layers compute them: of elements in function_elements.cc,
+// of shapes and axes in function_axes.cc.
+//
+// Each Read...() reads the arguments from the function's config, where faults are kept, and returns what lists the
+// layers of a call.
+#pragma once
+
+#include "nn/keras_functions.h"
+#include "nn/layer/config_reader.h"
+
+namespace cairn::nn {
+
+// In what a function differs from others that are read the same way.
+struct FunctionOption {
+  const char* layer = "";  // the class of the layer without its number of axes, or an activation
+  const char* argument = "";
+  bool sums = false;     // of a mean: times the number of its elements
+  bool negated = false;  // of -x, negated again
+};
+
+// Element by element.
+FunctionBody ReadAbsolute(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadActivationFunction(const FunctionOption& option, ConfigReader& config);
+FunctionBody ReadCast(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadCelu(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadClip(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadGelu(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadHardTanh(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadLogSigmoid(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadMerge(const FunctionOption& option, ConfigReader& config);
+FunctionBody ReadNegative(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadPower(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadSquare(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadWithSlope(const FunctionOption& option, ConfigReader& config);
+
+// Shapes and axes.
+FunctionBody ReadConcatenate(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadExpandDims(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadMatmul(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadMoveaxis(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadPad(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadPool(const FunctionOption& option, ConfigReader& config);
+FunctionBody ReadReduction(const FunctionOption& option, ConfigReader& config);
+FunctionBody ReadRepeat(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadReshape(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadResize(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadSoftmax(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadSqueeze(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadStack(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadSwapaxes(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadTranspose(const FunctionOption&, ConfigReader& config);
+
+}  // namespace cairn::nn

@@ -1,0 +1,107 @@
+"""Records what functions of keras.ops compute, in keras_functions.json, for tests/unit/nn/keras_layers_test.cc.
+
+    KERAS_BACKEND=jax python keras_functions.py
+
+Needs Keras 3.15 and JAX. Every network is a dense layer, so that the gradient of the function's input counts, the
+functions as Keras writes them, and a sum of squares: the mean squared error with targets of 0.
+"""
+
+import json
+import pathlib
+
+import jax
+import keras
+import numpy as np
+from keras import ops
+from keras.src.ops.nn import Relu
+
+ROW, STEPS, IMAGE, VOLUME = (4,), (3, 4), (4, 3, 2), (2, 3, 2, 3)
+
+
+def twice(x):
+    """One function that is called twice."""
+    relu = Relu()
+    return relu(x) - relu(0.5 - x)
+
+
+# [name, shape of an example, the functions]; the dense layer before them keeps the shape.
+CASES = [
+    ("Relu", ROW, ops.relu), ("Relu6", ROW, lambda x: ops.relu6(8 * x)), ("LeakyRelu", ROW, ops.leaky_relu),
+    ("LeakyReluSlope", ROW, lambda x: ops.leaky_relu(x, negative_slope=0.1)), ("Elu", ROW, ops.elu),
+    ("EluAlpha", ROW, lambda x: ops.elu(x, alpha=0.5)), ("Selu", ROW, ops.selu), ("Celu", ROW, ops.celu),
+    ("CeluAlpha", ROW, lambda x: ops.celu(x, alpha=0.3)), ("Gelu", ROW, ops.gelu),
+    ("GeluExact", ROW, lambda x: ops.gelu(x, approximate=False)), ("Silu", ROW, ops.silu), ("Sigmoid", ROW, ops.sigmoid),
+    ("HardSigmoid", ROW, lambda x: ops.hard_sigmoid(4 * x)), ("HardSilu", ROW, lambda x: ops.hard_silu(4 * x)),
+    ("HardTanh", ROW, lambda x: ops.hard_tanh(2 * x)), ("LogSigmoid", ROW, ops.log_sigmoid), ("Tanh", ROW, ops.tanh),
+    ("Softplus", ROW, ops.softplus), ("Softmax", STEPS, ops.softmax),
+    ("SoftmaxOverSteps", STEPS, lambda x: ops.softmax(x, axis=1)), ("SoftmaxOverHeight", IMAGE, lambda x: ops.softmax(x, axis=-3)),
+    ("Absolute", ROW, ops.abs), ("Negative", ROW, ops.negative), ("Square", STEPS, ops.square),
+    ("Power", ROW, lambda x: x ** 3), ("Clip", ROW, lambda x: ops.clip(x, -0.3, 0.5)), ("ClipAbove", ROW, lambda x: ops.clip(x, 0, 0.5)),
+    ("MaximumNumber", ROW, lambda x: ops.maximum(x, -0.25)), ("MaximumZero", ROW, lambda x: ops.maximum(0.0, x)),
+    ("MinimumNumber", ROW, lambda x: ops.minimum(x, 0.25)), ("Maximum", ROW, lambda x: ops.maximum(x, 0.5 * x + 0.1)),
+    ("Minimum", ROW, lambda x: ops.minimum(x, 0.5 * x + 0.1)), ("Cast", ROW, lambda x: ops.cast(x, "float32")),
+    ("ConvertToTensor", ROW, ops.convert_to_tensor), ("Arithmetic", ROW, lambda x: (1 - x) * (x / 4 + 3)), ("Twice", ROW, twice),
+    ("Reshape", STEPS, lambda x: ops.reshape(x, (-1, 2, 6))),     ("ReshapeSame", STEPS, lambda x: ops.reshape(x, (-1, 3, 4))), ("ExpandDims", STEPS, lambda x: ops.expand_dims(x, -1)),
+    ("ExpandDimsSeveral", STEPS, lambda x: ops.expand_dims(x, (1, -2))), ("Squeeze", (1, 3, 1, 2), ops.squeeze),
+    ("SqueezeAxis", (1, 3, 1, 2), lambda x: ops.squeeze(x, axis=-2)), ("Transpose", IMAGE, lambda x: ops.transpose(x, (0, 3, 1, 2))),
+    ("TransposeNegative", STEPS, lambda x: ops.transpose(x, (0, -1, 1))), ("Swapaxes", IMAGE, lambda x: ops.swapaxes(x, 1, -1)),
+    ("Moveaxis", IMAGE, lambda x: ops.moveaxis(x, -1, 1)), ("MoveaxisSeveral", VOLUME, lambda x: ops.moveaxis(x, (1, 3), (4, 2))),
+    ("Concatenate", STEPS, lambda x: ops.concatenate([x, 2 * x], axis=-1)), ("ConcatenateSteps", STEPS, lambda x: ops.concatenate([x, 2 * x], axis=1)),
+    ("Stack", STEPS, lambda x: ops.stack([x, 2 * x, -x], axis=-1)), ("StackFirst", ROW, lambda x: ops.stack([x, 2 * x], axis=1)),
+    ("Matmul", STEPS, lambda x: ops.matmul(x, ops.transpose(ops.tanh(x), (0, 2, 1)))),
+    ("MatmulWide", STEPS, lambda x: ops.matmul(ops.softmax(ops.matmul(x, ops.swapaxes(x, 1, 2))), x)),
+    ("MeanOfSteps", STEPS, lambda x: ops.mean(x, axis=1)), ("MeanOfStepsKept", STEPS, lambda x: ops.mean(x, axis=1, keepdims=True)),
+    ("MeanOfFeatures", STEPS, lambda x: ops.mean(x, axis=-1)), ("MeanOfFeaturesKept", STEPS, lambda x: ops.mean(x, axis=-1, keepdims=True)),
+    ("MeanOfImage", IMAGE, lambda x: ops.mean(x, axis=[1, 2])), ("MeanOfImageKept", IMAGE, lambda x: ops.mean(x, axis=(1, 2), keepdims=True)),
+    ("MeanOfChannels", IMAGE, lambda x: ops.mean(x, axis=-1, keepdims=True)), ("MeanOfHeight", IMAGE, lambda x: ops.mean(x, axis=1)),
+    ("MeanOfWidth", IMAGE, lambda x: ops.mean(x, axis=2)), ("MeanOfAllKept", IMAGE, lambda x: ops.mean(x, axis=(1, 2, 3), keepdims=True)),
+    ("MeanOfRow", ROW, lambda x: ops.mean(x, axis=-1)), ("MeanOfRowKept", ROW, lambda x: ops.mean(x, axis=-1, keepdims=True)),
+    ("MeanOfVolume", VOLUME, lambda x: ops.mean(x, axis=(1, 2, 3))), ("MeanOfVolumePart", VOLUME, lambda x: ops.mean(x, axis=(1, 3), keepdims=True)),
+    ("Average", STEPS, lambda x: ops.average(x, axis=1)), ("SumOfSteps", STEPS, lambda x: ops.sum(x, axis=1)),
+    ("SumOfFeatures", STEPS, lambda x: ops.sum(x, axis=2, keepdims=True)), ("SumOfRow", ROW, lambda x: ops.sum(x, axis=1)),
+    ("MaxOfSteps", STEPS, lambda x: ops.max(x, axis=1)), ("MaxOfImageKept", IMAGE, lambda x: ops.max(x, axis=(1, 2), keepdims=True)),
+    ("MaxOfFeatures", STEPS, lambda x: ops.amax(x, axis=-1)), ("MinOfSteps", STEPS, lambda x: ops.min(x, axis=1)),
+    ("MinOfVolume", VOLUME, lambda x: ops.amin(x, axis=(1, 2, 3))),
+    ("MaxPool", IMAGE, lambda x: ops.max_pool(x, 2, strides=2)), ("AveragePool", IMAGE, lambda x: ops.average_pool(x, (3, 2), strides=(1, 2), padding="same")),
+    ("MaxPoolOfSteps", STEPS, lambda x: ops.max_pool(x, 2, strides=1)), ("PadSteps", STEPS, lambda x: ops.pad(x, ((0, 0), (1, 2), (0, 0)))),
+    ("PadImage", IMAGE, lambda x: ops.pad(x, ((0, 0), (1, 0), (0, 2), (0, 0)))), ("RepeatSteps", STEPS, lambda x: ops.repeat(x, 2, axis=1)),
+    ("RepeatWidth", IMAGE, lambda x: ops.repeat(x, 3, axis=-2)), ("Resize", IMAGE, lambda x: ops.image.resize(x, (8, 9))),
+    ("ResizeNearest", IMAGE, lambda x: ops.image.resize(x, (8, 3), interpolation="nearest")),
+]
+
+
+def record(name, shape, function):
+    keras.utils.clear_session()
+    random = np.random.default_rng(sum(map(ord, name)))
+    x = keras.Input(shape, name="in")
+    model = keras.Model(x, function(keras.layers.Dense(shape[-1], name="before")(x)), name=name)
+    for variable in model.variables:
+        variable.assign(random.uniform(-1, 1, variable.shape).round(3))
+    values = random.uniform(-1, 1, (3, *shape)).round(3).astype("float32")
+
+    def loss_of(trainable):
+        outputs, _ = model.stateless_call(trainable, [], values, training=True)
+        return (outputs ** 2).mean(), outputs
+
+    (loss, outputs), gradients = jax.value_and_grad(loss_of, has_aux=True)([v.value for v in model.trainable_variables])
+    numbers = lambda values: [float(f"{value:.6g}") for value in np.asarray(values).ravel()]
+    document = json.loads(model.to_json())
+    before = document["config"]["layers"][1]
+    before["config"] = {"name": "before", "units": shape[-1]}
+    del before["build_config"]
+    return {
+        "name": name, "model": {"class_name": "Functional", "config": document["config"]},
+        "variables": {variable.path: numbers(variable) for variable in model.variables},
+        "inputs": numbers(values), "outputs": numbers(outputs), "inferred": numbers(model(values, training=False)),
+        "loss": float(f"{loss:.6g}"), "gradients": {v.path: numbers(g) for v, g in zip(model.trainable_variables, gradients)},
+    }
+
+
+def main():
+    assert keras.config.backend() == "jax", "run with KERAS_BACKEND=jax"
+    lines = [json.dumps(record(*case), separators=(",", ":")) for case in CASES]
+    pathlib.Path(__file__).with_suffix(".json").write_text("[" + ",\n".join(lines) + "]\n")
+
+
+if __name__ == "__main__":
+    main()
