@@ -78,10 +78,10 @@ absl::StatusOr<ModelGraph> ReadSequential(const json& config, std::vector<int64_
           absl::StrCat(layer.read.where, ": an InputLayer is only supported as the first layer"));
     }
     if (layer.read.layer != nullptr && layer.read.layer->num_outputs() > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(layer.read.where,
-                       ": return_state: true is not supported in a Sequential model, which passes one "
-                       "output on: use a Functional model"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          layer.read.where,
+          ": has several outputs (return_state, or merge_mode null), but a Sequential model passes "
+          "one output on: use a Functional model"));
     }
     layer.calls.push_back({.inputs = {std::exchange(value, {.layer = layer.read.local_name})}});
     graph.layers.push_back(std::move(layer));

@@ -22,17 +22,22 @@ namespace {
 struct MergeMode {
   std::optional<kernels::MergeKind> kind{};
   const char* onnx_op = "Concat";
-  bool halves = false;  // an average, in ONNX
+  bool halves = false;    // an average, in ONNX
+  bool separate = false;  // not at all: the layer has two outputs
+
+  // Whether both directions write columns of the same rows.
+  bool joins_columns() const { return !kind.has_value() && !separate; }
 };
 
 class BidirectionalOp final : public LayerOp {
  public:
-  // Both directions read `input`. Without a merge they write columns of the same rows.
-  static absl::StatusOr<std::unique_ptr<LayerOp>> Create(std::unique_ptr<RecurrentOp> forward,
-                                                         std::unique_ptr<RecurrentOp> backward,
-                                                         const MergeMode& mode,
-                                                         const kernels::TensorDesc& input,
-                                                         kernels::Device& device) {
+  // Both directions read `input`. Without a merge they write columns of the same rows. If they are separate, output()
+  // is that of the forward direction.
+  static absl::StatusOr<std::unique_ptr<BidirectionalOp>> Create(std::unique_ptr<RecurrentOp> forward,
+                                                                 std::unique_ptr<RecurrentOp> backward,
+                                                                 const MergeMode& mode,
+                                                                 const kernels::TensorDesc& input,
+                                                                 kernels::Device& device) {
     std::unique_ptr<BidirectionalOp> op(new BidirectionalOp(forward->output()));
     op->states_ = forward->num_first_states();
     CAIRN_ASSIGN_OR_RETURN(op->add_, device.ops().MakeAdd(input, 2));
@@ -45,16 +50,24 @@ class BidirectionalOp final : public LayerOp {
     for (Direction& direction : op->directions_) {
       CAIRN_ASSIGN_OR_RETURN(direction.input_gradient,
                              device.Allocate(input.num_floats(), "gradient of a direction"));
-      if (op->merge_ == nullptr) continue;
-      CAIRN_ASSIGN_OR_RETURN(direction.output,
-                             device.Allocate(op->output_.num_floats(), "output of a direction"));
-      CAIRN_ASSIGN_OR_RETURN(direction.output_gradient,
-                             device.Allocate(op->output_.num_floats(), "gradient of a direction"));
+      const bool is_backward = &direction == &op->directions_[1];
+      if (op->merge_ == nullptr && !(mode.separate && is_backward)) continue;
+      const int64_t floats = direction.op->output().num_floats();
+      CAIRN_ASSIGN_OR_RETURN(direction.output, device.Allocate(floats, "output of a direction"));
+      CAIRN_ASSIGN_OR_RETURN(direction.output_gradient, device.Allocate(floats, "gradient of a direction"));
     }
     return op;
   }
 
   const kernels::TensorDesc& output() const override { return output_; }
+  // The other output of separate directions, and its gradient.
+  LastState backward_output() const {
+    const Direction& backward = directions_[1];
+    const kernels::TensorDesc& y = backward.op->output();
+    const int64_t batch = y.shape[0];
+    return {y.WithShape({batch, y.shape.num_elements() / batch}), backward.output->data(),
+            backward.output_gradient->data()};
+  }
 
   absl::Status Forward(const ForwardArgs& args) override {
     for (size_t i = 0; i < 2; ++i) {
@@ -62,7 +75,7 @@ class BidirectionalOp final : public LayerOp {
       const std::vector<const float*> inputs = InputsOf(i, args.inputs);
       direction.inputs = inputs;
       direction.variables = PartOf(i, args.variables);
-      if (merge_ != nullptr) direction.output = directions_[i].output->data();
+      if (directions_[i].output != nullptr) direction.output = directions_[i].output->data();
       CAIRN_RETURN_IF_ERROR(directions_[i].op->Forward(direction));
     }
     if (merge_ == nullptr) return absl::OkStatus();
@@ -80,12 +93,12 @@ class BidirectionalOp final : public LayerOp {
       const std::vector<const float*> inputs = InputsOf(i, args.inputs);
       std::vector<float*> input_gradients = InputsOf(i, args.input_gradients);
       if (dx != nullptr) input_gradients[0] = directions_[i].input_gradient->data();
-      const bool merged = merge_ != nullptr;
+      const bool has_own = directions_[i].output != nullptr;
       CAIRN_RETURN_IF_ERROR(directions_[i].op->Backward(
           {.inputs = inputs,
            .variables = PartOf(i, args.variables),
-           .output = merged ? directions_[i].output->data() : args.output,
-           .output_gradient = merged ? directions_[i].output_gradient->data() : args.output_gradient,
+           .output = has_own ? directions_[i].output->data() : args.output,
+           .output_gradient = has_own ? directions_[i].output_gradient->data() : args.output_gradient,
            .input_gradients = input_gradients,
            .gradients = PartOf(i, args.gradients)}));
     }
@@ -96,7 +109,7 @@ class BidirectionalOp final : public LayerOp {
  private:
   struct Direction {
     std::unique_ptr<RecurrentOp> op;
-    std::unique_ptr<kernels::DeviceMemory> output, output_gradient;  // null without a merge
+    std::unique_ptr<kernels::DeviceMemory> output, output_gradient;  // null if in the layer's output
     std::unique_ptr<kernels::DeviceMemory> input_gradient;
   };
 
@@ -137,10 +150,14 @@ class BidirectionalLayer final : public Layer {
     const int states = forward_->num_states();
     return states == backward_->num_states() ? 2 * states : 0;
   }
-  int num_outputs() const override { return forward_->config().return_state ? 1 + num_states() : 1; }
+  int num_outputs() const override {
+    return (mode_.separate ? 2 : 1) + (forward_->config().return_state ? num_states() : 0);
+  }
   std::vector<Shape> OutputShapes(absl::Span<const Shape> inputs) const override {
     if (num_outputs() == 1) return {};
     std::vector<Shape> shapes = {MergedShape(inputs[0])};
+    if (mode_.separate) shapes.push_back(backward_->SequenceShape(inputs[0]));
+    if (!forward_->config().return_state) return shapes;
     for (const RecurrentLayer* const layer : {forward_.get(), backward_.get()})
       shapes.insert(shapes.end(), static_cast<size_t>(layer->num_states()), Shape({layer->config().units}));
     return shapes;
@@ -167,7 +184,8 @@ class BidirectionalLayer final : public Layer {
   bool differs_in_training() const override {
     return forward_->differs_in_training() || backward_->differs_in_training();
   }
-  MaskUse mask_use() const override { return forward_->mask_use(); }
+  // Both of two outputs would have the mask, which only a first output can have (MakeSelectOutput).
+  MaskUse mask_use() const override { return mode_.separate ? MaskUse::kRefuses : forward_->mask_use(); }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
@@ -179,6 +197,7 @@ class BidirectionalLayer final : public Layer {
     CAIRN_ASSIGN_OR_RETURN(auto op, BidirectionalOp::Create(std::move(forward), std::move(backward), mode_,
                                                             params.inputs[0], device));
     if (num_outputs() == 1) return op;
+    if (mode_.separate) states.insert(states.begin(), op->backward_output());
     return PackedStatesOp::Create(std::move(op), std::move(states), device);
   }
 
@@ -196,8 +215,12 @@ class BidirectionalLayer final : public Layer {
                            backward_->OutputsInOnnx(inputs[0], inputs.subspan(1 + states),
                                                     variables.subspan(half), /*in_order=*/false, onnx));
     std::vector<OnnxAttribute> attributes;
-    if (!mode_.kind.has_value()) attributes = {{"axis", int64_t{-1}}};
-    outputs.y = onnx.Add(mode_.onnx_op, {outputs.y, backward.y}, std::move(attributes));
+    if (mode_.joins_columns()) attributes = {{"axis", int64_t{-1}}};
+    if (mode_.separate) {
+      outputs.states.insert(outputs.states.begin(), onnx.Add("Flatten", {backward.y}));
+    } else {
+      outputs.y = onnx.Add(mode_.onnx_op, {outputs.y, backward.y}, std::move(attributes));
+    }
     if (mode_.halves) outputs.y = onnx.Add("Mul", {outputs.y, onnx.Scalar("half", 0.5f)});
     outputs.states.insert(outputs.states.end(), backward.states.begin(), backward.states.end());
     std::vector<Shape> shapes;
@@ -209,7 +232,7 @@ class BidirectionalLayer final : public Layer {
  private:
   int64_t width() const {
     const int64_t units = forward_->config().units;
-    return mode_.kind.has_value() ? units : units + backward_->config().units;
+    return mode_.joins_columns() ? units + backward_->config().units : units;
   }
 
   // The shape of the merged output for an input of this shape.
@@ -231,7 +254,7 @@ class BidirectionalLayer final : public Layer {
                                       .needs_input_gradients = params.needs_input_gradients,
                                       .in_order = false,
                                       .name = absl::StrCat(name(), "/", layer.name())};
-    if (!mode_.kind.has_value()) {
+    if (mode_.joins_columns()) {
       of_direction.y_width = width();
       of_direction.y_column = column;
     }
@@ -243,10 +266,7 @@ class BidirectionalLayer final : public Layer {
 };
 
 MergeMode ReadMergeMode(ConfigReader& config) {
-  if (config.Raw("merge_mode").is_null()) {
-    config.Fail("merge_mode", "null is not supported: use concat, sum, mul or ave");
-    return {};
-  }
+  if (config.Has("merge_mode") && config.Raw("merge_mode").is_null()) return {.separate = true};
   const std::string mode = config.Choice("merge_mode", {"concat", "sum", "mul", "ave"}, "concat");
   if (mode == "sum") return {kernels::MergeKind::kAdd, "Add"};
   if (mode == "mul") return {kernels::MergeKind::kMultiply, "Mul"};

@@ -214,7 +214,8 @@ TEST(RecurrentLayers, UnsupportedOptionsAreRefusedWithAdvice) {
       {Refusal{
            R"({"class_name": "LSTM", "config": {"name": "l", "units": 2, "return_state": true,
                 "input_shape": [3, 1]}})",
-           "layer 'l' (LSTM), line 1: return_state: true is not supported in a Sequential model"},
+           "layer 'l' (LSTM), line 1: has several outputs (return_state, or merge_mode null), but a "
+           "Sequential"},
        {R"({"class_name": "GRU", "config": {"units": 2, "stateful": true, "input_shape": [3, 1]}})",
         "stateful: true is not supported: every batch begins with its own states"},
        {R"({"class_name": "GRU", "config": {"units": 2, "activation": "gelu", "input_shape": [3, 1]}})",
@@ -225,7 +226,7 @@ TEST(RecurrentLayers, UnsupportedOptionsAreRefusedWithAdvice) {
         "unknown layer"},
        {R"({"class_name": "Bidirectional", "config": {"layer": {"class_name": "LSTM", "config": {"units": 2}},
              "merge_mode": null, "input_shape": [3, 1]}})",
-        "merge_mode: null is not supported: use concat"},
+        "has several outputs"},
        {R"({"class_name": "Bidirectional", "config": {"layer": {"class_name": "Dense", "config": {"units": 2}},
              "merge_mode": "sum", "input_shape": [3, 1]}})",
         "layer: \"Dense\" is not a supported layer within another"},
@@ -254,6 +255,35 @@ std::string WithStates(absl::string_view layer, absl::string_view inbound, absl:
                       layer, R"(, "inbound_nodes": [[)", inbound, R"(]]}],
       "input_layers": [["x", 0, 0], ["h", 0, 0]], "output_layers": [)",
                       output, "]}}");
+}
+
+// As Keras' default.
+TEST(RecurrentLayers, BothDirectionsAreConcatenatedWithoutAMergeMode) {
+  const auto shape = [](const char* merge_mode) {
+    const auto model = Model::FromJson(
+        SequentialOf(absl::StrCat(
+            R"({"class_name": "Bidirectional", "config": {"layer": {"class_name": "LSTM", "config": {"units": 2}},)",
+            merge_mode, R"("input_shape": [3, 1]}})")),
+        "m");
+    EXPECT_TRUE(model.ok()) << model.status();
+    return model.ok() ? model->nodes().back().output_shape : Shape();
+  };
+  EXPECT_EQ(shape(""), Shape({4}));
+  EXPECT_EQ(shape(R"("merge_mode": "concat", )"), Shape({4}));
+  EXPECT_EQ(shape(R"("merge_mode": "sum", )"), Shape({2}));
+}
+
+TEST(RecurrentLayers, SeparateDirectionsRefuseMasks) {
+  const auto status = Model::FromJson(R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+      {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, 3, 2]}},
+      {"class_name": "Masking", "config": {"name": "k"}, "inbound_nodes": [["x"]]},
+      {"class_name": "Bidirectional", "config": {"name": "b", "merge_mode": null, "layer": {"class_name": "GRU",
+       "config": {"units": 2, "return_sequences": true}}}, "inbound_nodes": [["k"]]}],
+      "input_layers": ["x"], "output_layers": [["b", 0, 1]]}})",
+                                      "m")
+                          .status();
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("layer 'b' (Bidirectional), line 4: its input has a mask of time steps"));
 }
 
 TEST(RecurrentLayers, WrongStatesAreRefused) {

@@ -60,6 +60,17 @@ def both_ways(merge_mode, cell, last):
     return keras.Model([source, target], joined([y, *decoded] if last else [y, decoded])), values
 
 
+def apart(cell, with_states):
+    """Two outputs, forward and backward, which are read in the other order, or only the second of them."""
+    source, target, values = sequences()
+    if not with_states:
+        forward, backward = L.Bidirectional(cell(UNITS, return_sequences=True), merge_mode=None)(source)
+        return keras.Model([source, target], joined([target, backward, forward])), values
+    _, backward, *states = L.Bidirectional(cell(UNITS, return_state=True), merge_mode=None)(source)
+    outputs = L.Bidirectional(cell(UNITS), merge_mode=None)(target, initial_state=states)
+    return keras.Model([source, target], joined([*outputs, backward])), values
+
+
 def joined_states():
     source, target, values = sequences()
     _, *states = L.Bidirectional(L.LSTM(2, return_state=True))(source)
@@ -154,6 +165,9 @@ def record(model, inputs):
 
 
 result = {name: record(model, inputs) for name, (model, inputs) in CASES.items()}
+# Recorded after the others, whose numbers stay as they are.
+for name, cell, with_states in (("apart", L.LSTM, False), ("apart_states", L.GRU, True)):
+    result[name] = record(*apart(cell, with_states))
 import tf_keras  # noqa: E402  Keras 2: the same models, as that version writes them
 
 for name, model, like in (("keras2", encoder_decoder(tf_keras), "encoder_decoder"),
