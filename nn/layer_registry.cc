@@ -66,6 +66,7 @@ constexpr LayerRow kLayers[] = {
     {"GroupNormalization", MakeGroupNormalization},
     {"GroupQueryAttention", MakeGroupQueryAttention},
     {"Hashing", MakeHashing, ByteUse::kRaw},
+    {"Identity", MakeIdentity, ByteUse::kPasses},
     {"IntegerLookup", MakeIntegerLookup, ByteUse::kRaw},
     {"LSTM", MakeLstm},
     {"LayerNormalization", MakeLayerNormalization},

@@ -1,4 +1,4 @@
-// Activation, ELU, LeakyReLU, ReLU and Softmax: activations as separate layers.
+// Activation, ELU, Identity, LeakyReLU, ReLU and Softmax: activations as separate layers.
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -61,6 +61,10 @@ std::unique_ptr<Layer> MakeElu(std::string name, ConfigReader& config) {
   const auto alpha = static_cast<float>(config.Number("alpha", 1.0));
   return std::make_unique<ActivationLayer>(
       std::move(name), "ELU", ActivationSpec{.function = {.kind = Activation::kElu, .slope = alpha}});
+}
+
+std::unique_ptr<Layer> MakeIdentity(std::string name, ConfigReader&) {
+  return std::make_unique<ActivationLayer>(std::move(name), "Identity", ActivationSpec());
 }
 
 std::unique_ptr<Layer> MakeLeakyRelu(std::string name, ConfigReader& config) {

@@ -59,6 +59,7 @@ std::unique_ptr<Layer> MakeGroupNormalization(std::string name, ConfigReader& co
 std::unique_ptr<Layer> MakeGroupQueryAttention(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeGru(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeHashing(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeIdentity(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeIntegerLookup(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeLayerNormalization(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeLayerScale(std::string name, ConfigReader& config);

@@ -39,6 +39,7 @@ CASES = [
     ("SeparableConv1D", (6, 3), keras.layers.SeparableConv1D(4, 3, depth_multiplier=2, activation="relu")),
     ("PReLU", (3, 4), keras.layers.PReLU()),
     ("PReLUShared", (3, 2, 4), keras.layers.PReLU(shared_axes=[1, 2])),
+    ("Identity", (3, 4), keras.layers.Identity()),
     ("GroupNormalization", (3, 2, 6), keras.layers.GroupNormalization(3, epsilon=0.01)),
     ("GroupNormalizationOfChannels", (4, 3), keras.layers.GroupNormalization(-1, scale=False)),
     ("GroupNormalizationOfAnAxis", (4, 3), keras.layers.GroupNormalization(2, axis=1)),
