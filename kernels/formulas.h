@@ -96,15 +96,21 @@ CAIRN_HOST_DEVICE inline float Activate(const ActivationParams& f, float x) {
   return x;
 }
 
+// The derivative of a relu at its threshold. Keras' leaky relu without a limit is TensorFlow's, which has its slope
+// there. Any other relu has 0.
+CAIRN_HOST_DEVICE inline float ReluDerivativeAtThreshold(const ActivationParams& f) {
+  return f.threshold == 0 && f.limit == std::numeric_limits<float>::infinity() ? f.slope : 0.0f;
+}
+
 CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, float x) {
   switch (f.kind) {
     case Activation::kLinear:
       return 1;
     case Activation::kRelu:
-      // The derivative is 0 at the threshold itself and for NaN, as in TensorFlow. An infinite x does not
-      // exceed an infinite limit.
+      // The derivative is 0 for NaN. An infinite x does not exceed an infinite limit.
       if (x > f.threshold)
         return x < f.limit || f.limit == std::numeric_limits<float>::infinity() ? 1.0f : 0.0f;
+      if (x == f.threshold) return ReluDerivativeAtThreshold(f);
       return x < f.threshold ? f.slope : 0.0f;
     case Activation::kElu:
       return x > 0 ? 1.0f : f.slope * std::exp(x);

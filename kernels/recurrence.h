@@ -23,6 +23,7 @@ CAIRN_HOST_DEVICE inline float DerivativeOfValue(const ActivationParams& f, floa
   switch (f.kind) {
     case Activation::kRelu:
       if (y > 0) return y < f.limit || f.limit == std::numeric_limits<float>::infinity() ? 1.0f : 0.0f;
+      if (y == 0) return ReluDerivativeAtThreshold(f);
       return y < 0 ? f.slope : 0.0f;
     case Activation::kElu:
       return y > 0 ? 1.0f : y + f.slope;

@@ -394,6 +394,29 @@ TEST_P(MergeConformance, NaNsPassAndTheFirstOfEqualInputsGetsTheGradient) {
   }
 }
 
+// Keras' leaky relu is TensorFlow's, whose derivative at 0 is the slope. With a limit or a threshold it is 0.
+TEST_P(MergeConformance, ALeakyReluHasItsSlopeAtZero) {
+  struct Case {
+    kernels::ActivationParams f;
+    double derivative;
+  };
+  for (const Case& c : {Case{{.kind = kernels::Activation::kRelu, .slope = 0.25f}, 0.25},
+                        Case{{.kind = kernels::Activation::kRelu}, 0},
+                        Case{{.kind = kernels::Activation::kRelu, .slope = 0.25f, .limit = 6}, 0},
+                        Case{{.kind = kernels::Activation::kRelu, .slope = 0.25f, .threshold = 1}, 0}}) {
+    Tensor x({1, 9}), ones({1, 9});
+    for (double& value : x.values) value = double{c.f.threshold};
+    for (double& value : ones.values) value = 1;
+    const TensorDesc desc = ActivationDesc(x.shape);
+    const auto op = device().ops().MakeActivation(desc, c.f).value();
+    const auto x_memory = PutActivation(x), dy = PutActivation(ones), y = Poisoned(desc.num_floats()),
+               dx = Poisoned(desc.num_floats());
+    ASSERT_TRUE(op->Forward(x_memory->data(), y->data()).ok());
+    ASSERT_TRUE(op->Backward(x_memory->data(), y->data(), dy->data(), dx->data()).ok());
+    for (const float value : GetActivation(*dx, desc)) EXPECT_EQ(value, c.derivative);
+  }
+}
+
 TEST_P(MergeConformance, ShapesThatDoNotBroadcastAreRefused) {
   const auto refusal = [&](const Shape& a, const Shape& b) {
     return std::string(device()

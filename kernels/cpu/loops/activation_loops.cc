@@ -46,6 +46,7 @@ struct Relu {
     const Vector below = slope == 0 ? Vector{} : slope * dy;
     const Vector above = limit == __builtin_inff() ? dy : (x < most ? dy : Vector{});
     dx = x > threshold ? above : (x < threshold ? below : Vector{});
+    if (limit == __builtin_inff() && threshold == 0) dx = x == 0.0f ? below : dx;
   }
 };
 

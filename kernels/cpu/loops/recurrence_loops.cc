@@ -191,6 +191,7 @@ struct AnyOfGate {
       case Activation::kRelu:
         d = f.limit == __builtin_inff() ? one : (y < f.limit ? one : Vector{});
         d = y > 0.0f ? d : (y < 0.0f ? Vector{} + f.slope : Vector{});
+        if (f.limit == __builtin_inff()) d = y == 0.0f ? Vector{} + f.slope : d;
         return;
       case Activation::kElu:
         d = y > 0.0f ? one : y + f.slope;
