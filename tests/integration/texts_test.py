@@ -59,6 +59,16 @@ class TextsTest(IntegrationTest):
         self.assertGreater(self.metrics_of(EXAMPLES / "entities.json", "entities", "--epochs=3")["val_accuracy"],
                            by_word + 0.05)
 
+    def test_outputs_with_a_mask_are_predicted(self):
+        self.cairn("synthetic", "entities", "entities", "--rows=200", "--test_rows=50", "--words=200")
+        self.cairn("train", EXAMPLES / "entities.json", "--data_dir=entities", "--workers=1", "--sync_replicas",
+                   "--epochs=1", "--export_dir=out")
+        predict = ["predict", "out/model.safetensors", "entities/x_test.npy", "--model=out/model.json"]
+        self.cairn(*predict, "--output=alone.npy")
+        self.cairn(*predict, "--labels=entities/y_test.npy", "--output=labelled.npy")
+        alone, labelled = [(self.directory / name).read_bytes() for name in ("alone.npy", "labelled.npy")]
+        self.assertEqual(alone, labelled)
+
     def open_tagger(self, *replacements):
         """The model of the example, with sequences of any length."""
         text = (EXAMPLES / "entities.json").read_text()

@@ -67,7 +67,7 @@ absl::StatusOr<Prediction> Predict(const PredictionRequest& request) {
   nn::Replica& replica = with_tables.has_value() ? *with_tables : *network;
 
   const int64_t targets_each =
-      request.targets != nullptr ? request.targets->per_example : model.output_shape().num_elements();
+      request.targets != nullptr ? request.targets->per_example : objective.TargetsPerExample(model);
   data::InputRows inputs(InputSpecsOf(model, request.inputs), kBatch);
   AlignedBuffer targets(kBatch * targets_each);
   std::fill(targets.span().begin(), targets.span().end(), 0.0f);
