@@ -213,8 +213,10 @@ absl::StatusOr<std::vector<FileLayer>> LayersOfKeras2(const Hdf5File& file, absl
   if (names.has_value()) return ListedLayers(file, root, *names);
   std::map<std::string, FileLayer> layers;
   for (const auto& [path, shape] : file.shapes()) {
-    if (!absl::StartsWith(path, root) || IsRandomState(path) || absl::StartsWith(path, "optimizer_weights/"))
-      continue;
+    // A Keras 3 file of a model without weights has only those of its optimizer, optimizer/vars/0.
+    const bool of_optimizer =
+        absl::StartsWith(path, "optimizer_weights/") || absl::StartsWith(path, "optimizer/vars/");
+    if (!absl::StartsWith(path, root) || IsRandomState(path) || of_optimizer) continue;
     const std::string name = path.substr(root.size(), path.find('/', root.size()) - root.size());
     AddWeight(layers.try_emplace(name, NamedLayer(name)).first->second, path);
   }

@@ -72,5 +72,10 @@ for number, variable in enumerate(dense.variables):
     variable.assign(10 * number + np.arange(np.prod(variable.shape)).reshape(variable.shape))
 dense.save_weights(HERE / "dense.weights.h5")
 
-for file in [*HERE.glob("*.h5"), HERE / "image.keras"]:
+scores = keras.Input((4,))
+only_optimizer = keras.Model(scores, layers.Softmax()(scores))  # which has no weights
+only_optimizer.compile("sgd", "mse")
+only_optimizer.save(HERE / "only_optimizer.keras")
+
+for file in [*HERE.glob("*.h5"), HERE / "image.keras", HERE / "only_optimizer.keras"]:
     pack(file)

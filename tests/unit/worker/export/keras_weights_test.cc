@@ -91,6 +91,15 @@ TEST_F(KerasWeights, ArchiveGivesModelAndValuesThatScoreAsInKeras) {
   ExpectKerasOutputs("image", trained->model, trained->parameters);
 }
 
+TEST_F(KerasWeights, AModelWithoutWeightsMayHaveAnOptimizer) {
+  const auto model = nn::Model::FromJson(
+      R"({"config": {"layers": [{"class_name": "Softmax", "config": {"input_shape": [4]}}]}})", "model.json");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto parameters = LoadKerasWeights(Data("only_optimizer.keras"), *model);
+  ASSERT_TRUE(parameters.ok()) << parameters.status();
+  EXPECT_THAT(*parameters, IsEmpty());
+}
+
 TEST_F(KerasWeights, Keras2FormatHasTheSameValues) {
   const auto trained = LoadTrainedModel(Data("image.h5"), Data("image.keras"));
   ASSERT_TRUE(trained.ok()) << trained.status();
