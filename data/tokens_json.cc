@@ -15,6 +15,7 @@
 #include "common/core/files.h"
 #include "common/core/json.h"
 #include "common/core/status.h"
+#include "data/byte_order_mark.h"
 
 namespace cairn::data {
 namespace {
@@ -93,7 +94,8 @@ absl::StatusOr<TokensJson> ReadTokensJson(const std::string& directory) {
 }
 
 absl::StatusOr<TokensJson> ReadVocabulary(const std::string& path) {
-  CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  CAIRN_ASSIGN_OR_RETURN(const std::string file, ReadFile(path));
+  const absl::string_view text = WithoutByteOrderMark(file);
   absl::StatusOr<TokensJson> tokens;
   if (absl::EndsWith(path, ".json")) {
     CAIRN_ASSIGN_OR_RETURN(const json document, ParseJson(text, path));

@@ -14,6 +14,7 @@
 #include "common/core/status.h"
 #include "data/array.h"
 #include "data/array/array_file.h"
+#include "data/byte_order_mark.h"
 #include "data/tokens/token_array.h"
 #include "data/tokens_json.h"
 #include "worker/options/job.h"
@@ -60,36 +61,42 @@ absl::StatusOr<Rows> PromptsOf(const GenerationFlags& flags, const std::string& 
   if (!given) {
     CAIRN_ASSIGN_OR_RETURN(text, ReadFile(file));
   }
-  auto ids = data::TokensOf(text, tokens);
+  auto ids = data::TokensOf(given ? text : data::WithoutByteOrderMark(text), tokens);
   if (!ids.ok()) return Annotate(ids.status(), name);
   return Rows{*std::move(ids)};
 }
 
-// The sources that the encoder reads: rows of ids, or the lines of a text.
-absl::StatusOr<Rows> SourcesOf(const GenerationFlags& flags, const std::string& file) {
+// Sets the sources, which the encoder reads: rows of ids, or the lines of a text.
+absl::Status ReadSources(const GenerationFlags& flags, const std::string& file,
+                         worker::GenerationRequest& request) {
   const bool given = !flags.prompt.empty();
-  if (!given && absl::EndsWith(file, ".npy")) return RowsOfIds(file);
+  if (!given && absl::EndsWith(file, ".npy")) {
+    CAIRN_ASSIGN_OR_RETURN(request.sources, RowsOfIds(file));
+    return absl::OkStatus();
+  }
   if (flags.source_vocabulary.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(given ? "--prompt" : file,
                      ": a text for the encoder needs --source_vocabulary; else give ids in a .npy file"));
   }
   CAIRN_ASSIGN_OR_RETURN(const data::TokensJson tokens, data::ReadVocabulary(flags.source_vocabulary));
+  request.source_vocabulary = static_cast<int64_t>(tokens.vocabulary.size());
+  request.row_name = given ? "--prompt: line " : absl::StrCat(file, ": line ");
+  request.first_row = 1;
   std::string text = flags.prompt;
   if (!given) {
     CAIRN_ASSIGN_OR_RETURN(text, ReadFile(file));
   }
-  absl::string_view lines = text;
+  absl::string_view lines = data::WithoutByteOrderMark(text);
   absl::ConsumeSuffix(&lines, "\n");
-  Rows rows;
   for (const absl::string_view line : absl::StrSplit(lines, '\n')) {
     auto ids = data::TokensOf(line, tokens);
     if (!ids.ok()) {
-      return Annotate(ids.status(), given ? "--prompt" : absl::StrCat(file, ": line ", rows.size() + 1));
+      return Annotate(ids.status(), absl::StrCat(request.row_name, request.sources.size() + 1));
     }
-    rows.push_back(*std::move(ids));
+    request.sources.push_back(*std::move(ids));
   }
-  return rows;
+  return absl::OkStatus();
 }
 
 // Sets the prompts and, for a model with an encoder, the sources and the end.
@@ -105,7 +112,8 @@ absl::Status ReadRows(const GenerationFlags& flags, const std::string& file, con
   if (!start.has_value())
     return absl::InvalidArgumentError("give --start_id: there is no vocabulary with the token [START]");
   if (flags.end < 0) request.end = data::IdOf(tokens, {"[END]", "[end]"});
-  CAIRN_ASSIGN_OR_RETURN(request.sources, SourcesOf(flags, file));
+  CAIRN_RETURN_IF_ERROR(ReadSources(flags, file, request));
+  if (request.sources.empty()) return absl::InvalidArgumentError(absl::StrCat(file, ": has no rows"));
   request.prompts.assign(request.sources.size(), {*start});
   return absl::OkStatus();
 }
@@ -178,6 +186,14 @@ absl::Status PrintGenerated(const worker::TrainedModel& trained, const worker::T
                                        .beams = flags.beams,
                                        .threads = threads};
   CAIRN_RETURN_IF_ERROR(ReadRows(flags, file, tokens, request));
+  const int64_t outputs = trained.model.outputs()[0].shape[trained.model.outputs()[0].shape.rank() - 1];
+  if (!flags.vocabulary.empty() && request.vocabulary < outputs) {
+    std::fprintf(
+        stderr,
+        "cairn predict: warning: %s has %lld tokens, and the model's output %lld: no others are drawn\n",
+        flags.vocabulary.c_str(), static_cast<long long>(request.vocabulary),
+        static_cast<long long>(outputs));
+  }
   const bool encodes = !request.sources.empty();
   Printer printer(tokens, encodes ? Rows(request.prompts.size()) : request.prompts);
   const absl::Status status =

@@ -9,12 +9,12 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/core/status.h"
+#include "data/byte_order_mark.h"
 
 namespace cairn::data {
 
-CsvReader::CsvReader(absl::string_view text, char separator) : separator_(separator), rest_(text) {
-  absl::ConsumePrefix(&rest_, "\xEF\xBB\xBF");
-}
+CsvReader::CsvReader(absl::string_view text, char separator)
+    : separator_(separator), rest_(WithoutByteOrderMark(text)) {}
 
 bool CsvReader::TakeLineEnd() {
   if (!absl::ConsumePrefix(&rest_, "\r\n") && !absl::ConsumePrefix(&rest_, "\n")) return false;

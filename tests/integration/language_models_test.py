@@ -105,13 +105,22 @@ class LanguageModelsTest(IntegrationTest):
         texts = ["--source_vocabulary=source.txt", "--vocabulary=target.json"]
         self.assertEqual(translate("sentences.txt", *texts).stdout, expected.stdout)
         self.assertEqual(translate("--prompt=s6 unknown", *texts).stdout, expected.stdout.splitlines(keepends=True)[1])
+        (self.directory / "marked.txt").write_bytes(b"\xef\xbb\xbf" + (self.directory / "sentences.txt").read_bytes())
+        self.assertEqual(translate("marked.txt", *texts).stdout, expected.stdout)
+        (self.directory / "short.txt").write_text("[PAD]\n[START]\n[END]\n")
+        short = translate("sentences.txt", texts[0], "--vocabulary=short.txt")
+        self.assert_exit(DONE, short)
+        self.assertIn("warning: short.txt has 3 tokens, and the model's output 11: no others are drawn", short.stderr)
+        (self.directory / "large.txt").write_text("\n".join([*source, "more"]))
         (self.directory / "strict.json").write_text('{"vocabulary": ["a", "s2"], "separator": " "}')
         for fault, flags in [("give --start_id: there is no vocabulary with the token [START]", ["sentences.txt", texts[0]]),
                              ("sentences.txt: line 1: the word 's3' is not in the vocabulary",
                               ["sentences.txt", "--source_vocabulary=strict.json", texts[1]]),
                              ("sentences.txt: a text for the encoder needs --source_vocabulary",
                               ["sentences.txt", "--start_id=1"]),
-                             ("row 1: the source is empty", ["empty.txt", *texts])]:
+                             ("the vocabulary of the sources has 10 tokens, but the table of the model has 9 rows",
+                              ["sentences.txt", "--source_vocabulary=large.txt", texts[1]]),
+                             ("empty.txt: line 2: the source is empty", ["empty.txt", *texts])]:
             (self.directory / "empty.txt").write_text("s3\n\ns4\n")
             refused = translate(*flags)
             self.assert_exit(USAGE, refused)

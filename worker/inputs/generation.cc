@@ -66,10 +66,18 @@ absl::Status CheckGeneration(const GenerationRequest& request, const ScoredModel
                      "the model has an encoder: give what it reads, with --source_vocabulary or --start_id")
                : Refuse("the model has no encoder that reads a source");
   }
+  if (model.inputs.source.has_value()) {
+    const int64_t rows = model.rows_of(*model.inputs.source);
+    if (rows > 0 && request.source_vocabulary > rows) {
+      return Refuse("the vocabulary of the sources has ", request.source_vocabulary,
+                    " tokens, but the table of the model has ", rows, " rows");
+    }
+  }
   for (size_t row = 0; row < request.prompts.size(); ++row) {
     const bool several = request.prompts.size() > 1;
     const auto named = [&](const absl::Status& status) {
-      return several ? Annotate(status, absl::StrCat("row ", row)) : status;
+      const int64_t number = request.first_row + static_cast<int64_t>(row);
+      return several ? Annotate(status, absl::StrCat(request.row_name, number)) : status;
     };
     CAIRN_RETURN_IF_ERROR(named(
         CheckIds(request.prompts[row], "prompt", model.rows_of(model.inputs.tokens), request.vocabulary)));

@@ -32,17 +32,21 @@ struct GenerationRequest {
   absl::Span<const float> parameters;         // in the flat order of the model
   std::vector<std::vector<int64_t>> prompts;  // at least one token each; continued one after the other
   std::vector<std::vector<int64_t>>
-      sources{};                 // [prompt] what the encoder reads, for a model with one; else empty
-  std::string decoder_input{};   // the input that takes the tokens, as for TokenInputsOf()
-  int64_t count = 0;             // the number of tokens to add to each prompt
-  std::optional<int64_t> end{};  // generation ends before this token
-  int64_t vocabulary = 0;        // only ids below this are drawn; 0: all
+      sources{};                  // [prompt] what the encoder reads, for a model with one; else empty
+  int64_t source_vocabulary = 0;  // the ids of sources are below this; 0: unknown
+  std::string decoder_input{};    // the input that takes the tokens, as for TokenInputsOf()
+  int64_t count = 0;              // the number of tokens to add to each prompt
+  std::optional<int64_t> end{};   // generation ends before this token
+  int64_t vocabulary = 0;         // only ids below this are drawn; 0: all
   // When the tokens are more than the window, its first `drop` tokens are dropped at once: at least 1, at most the
   // length of the window.
   int64_t drop = 1;
   // false: the model's outputs are probabilities. nullopt: they are if they are at least 0 and add up to 1.
   std::optional<bool> from_logits = true;
   SamplingOptions sampling{};
+  // How errors name prompt i, or its source, if there are several: row_name, then first_row + i.
+  std::string row_name = "row ";
+  int64_t first_row = 0;
   // Above 1: the most probable text that beam search finds, instead of one token after another. `on_token` is called at
   // the end of a row.
   int64_t beams = 1;

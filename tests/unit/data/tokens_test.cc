@@ -168,7 +168,7 @@ TEST(TokensJson, ATextIsDividedIntoTheLongestTokens) {
 TEST(Vocabulary, LinesAreWords) {
   const TemporaryDirectory dir;
   const std::string file = dir / "words.txt";
-  WriteText(file, "\n[UNK]\r\n[START]\nel\nperro\n");
+  WriteText(file, "\xEF\xBB\xBF\n[UNK]\r\n[START]\nel\nperro\n");
   const auto tokens = ReadVocabulary(file);
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   EXPECT_THAT(tokens->vocabulary, ElementsAre("", "[UNK]", "[START]", "el", "perro"));
