@@ -47,7 +47,9 @@ absl::Status Model::AddShorter(Model shorter) {
     if (!IsShorter(here.shape, there.shape)) return Differs("input", there.name, here.shape, there.shape);
     any = any || here.shape != there.shape;
   }
-  if (!any) return absl::InvalidArgumentError("no input would be shorter");
+  if (!any)
+    return absl::InvalidArgumentError(
+        "no input would be shorter; a length that the model file gives is not changed");
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const ModelOutput &here = shorter.outputs_[i], &there = outputs_[i];
     if (here.masked != there.masked || !IsShorter(here.shape, there.shape))
