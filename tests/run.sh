@@ -75,8 +75,9 @@ count_tests() {
   if [[ $bad -gt 0 ]]; then failures+=("$stage: $bad of $tests tests"); fi
 }
 
-# One more than there are cores, since tests of several processes wait for one another.
+# Tests of several processes, which only the release build has, mostly wait for one another.
 tests_at_once=$(($(nproc) + 1))
+release_tests_at_once=$(($(nproc) * 2))
 
 # Tests that mostly wait have a label. They run one at a time, concurrently with the others; their output comes last.
 run_tests() {
@@ -88,7 +89,7 @@ run_tests() {
     return
   fi
   run_ctest "$stage" junit_waits -L waits >build/release_waits.log 2>&1 &
-  run_ctest "$stage" junit -LE waits -j "$tests_at_once"
+  run_ctest "$stage" junit -LE waits -j "$release_tests_at_once"
   wait $!
   cat build/release_waits.log
   count_tests "$stage" junit
