@@ -186,13 +186,13 @@ absl::Status PrintGenerated(const worker::TrainedModel& trained, const worker::T
                                        .beams = flags.beams,
                                        .threads = threads};
   CAIRN_RETURN_IF_ERROR(ReadRows(flags, file, tokens, request));
-  const int64_t outputs = trained.model.outputs()[0].shape[trained.model.outputs()[0].shape.rank() - 1];
-  if (!flags.vocabulary.empty() && request.vocabulary < outputs) {
+  const Shape& scores = trained.model.outputs()[0].shape;  // [steps, tokens], which Generate() checks
+  if (!flags.vocabulary.empty() && scores.rank() == 2 && request.vocabulary < scores[1]) {
     std::fprintf(
         stderr,
         "cairn predict: warning: %s has %lld tokens, and the model's output %lld: no others are drawn\n",
         flags.vocabulary.c_str(), static_cast<long long>(request.vocabulary),
-        static_cast<long long>(outputs));
+        static_cast<long long>(scores[1]));
   }
   const bool encodes = !request.sources.empty();
   Printer printer(tokens, encodes ? Rows(request.prompts.size()) : request.prompts);

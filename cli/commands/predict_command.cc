@@ -178,16 +178,14 @@ class PredictCommand final : public Command {
          {"--prompt TEXT", &generation_.prompt, "The prompt of --generate, in place of INPUTS"},
          {"--start_id N", &generation_.start,
           "Models with an encoder and a decoder: INPUTS has what the encoder reads, and the decoder starts "
-          "with "
-          "token N [[START] of the vocabulary]",
+          "with token N [[START] of the vocabulary]",
           WholeNumberFrom(0), kDefaultInText},
          {"--end_id N", &generation_.end,
           "End a text before token N [models with an encoder: [END] of the vocabulary]", WholeNumberFrom(0),
           kDefaultInText},
          {"--source_vocabulary FILE", &generation_.source_vocabulary,
           "Models with an encoder and a decoder: the texts of the ids that the encoder reads; INPUTS, or "
-          "--prompt, "
-          "is a text with one source in each line"},
+          "--prompt, is a text with one source in each line"},
          {"--vocabulary FILE", &generation_.vocabulary,
           "The texts of the ids that are generated [tokens.json beside the model]"},
          {"--decoder_input NAME", &generation_.decoder_input,

@@ -395,7 +395,7 @@ TEST_P(MergeConformance, NaNsPassAndTheFirstOfEqualInputsGetsTheGradient) {
 }
 
 // Keras' leaky relu is TensorFlow's, whose derivative at 0 is the slope. With a limit or a threshold it is 0.
-TEST_P(MergeConformance, ALeakyReluHasItsSlopeAtZero) {
+TEST_P(UnaryConformance, ALeakyReluHasItsSlopeAtZero) {
   struct Case {
     kernels::ActivationParams f;
     double derivative;

@@ -49,6 +49,7 @@ class CpuBroadcastProduct final : public NaryOp {
                         absl::Span<float* const> dxs) override {
     WithInner([&](auto inner) {
       if (dxs[1 - image_] == nullptr) {
+        if (dxs[image_] == nullptr) return;
         ForRows(kElementGrain, [&](int64_t outer, int64_t at, int64_t rows) {
           Scale(inner, dy + at, xs[1 - image_] + outer * s_.inner, rows, dxs[image_] + at);
         });

@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(onednn::Context& context, c
       .layout = onednn::LayoutOf(passes.forward.dst_desc(0), shape).value_or(Layout::kRowMajor)};
   const auto source = onednn::LayoutOf(passes.forward.src_desc(0), params.input.shape);
   if (depthwise && source.has_value() && DepthwiseGradient::Takes(params, *source, output.layout))
-    passes.own_weights = std::make_unique<DepthwiseGradient>(context, params, shape);
+    passes.own_weights = std::make_unique<DepthwiseGradient>(context, args);
   const Owned owned = {.source = onednn::ActivationDesc(params.input),
                        .kernel = onednn::Describe(
                            args.kernel, params.groups > 1 ? onednn::Format::hwigo : onednn::Format::hwio),

@@ -3,27 +3,23 @@
 #include <algorithm>
 
 #include "kernels/cpu/parallel.h"
-#include "kernels/window.h"
 
 namespace cairn::kernels::cpu {
 namespace {
 
 constexpr int64_t kPieces = 16;  // of work, at least, where the batch has so many examples
 
-DepthwiseShape ShapeOf(const Conv2DParams& params, const Shape& output) {
-  const Shape& input = params.input.shape;
-  const Window rows = MakeWindow(input[1], params.kernel_height, params.stride_height, params.padding);
-  const Window columns = MakeWindow(input[2], params.kernel_width, params.stride_width, params.padding);
-  return {.rows = input[1],
-          .columns = input[2],
-          .out_rows = output[1],
-          .out_columns = output[2],
-          .kernel_height = params.kernel_height,
-          .kernel_width = params.kernel_width,
-          .stride_height = params.stride_height,
-          .stride_width = params.stride_width,
-          .pad_top = rows.pad_before,
-          .pad_left = columns.pad_before};
+DepthwiseShape ShapeOf(const onednn::ConvolutionArgs& args) {
+  return {.rows = args.source[2],
+          .columns = args.source[3],
+          .out_rows = args.destination[2],
+          .out_columns = args.destination[3],
+          .kernel_height = args.kernel[3],
+          .kernel_width = args.kernel[4],
+          .stride_height = args.strides[0],
+          .stride_width = args.strides[1],
+          .pad_top = args.pad_before[0],
+          .pad_left = args.pad_before[1]};
 }
 
 }  // namespace
@@ -35,12 +31,11 @@ bool DepthwiseGradient::Takes(const Conv2DParams& params, Layout source, Layout 
          BlockOf(source) == CAIRN_BEST_LOOPS(DepthwiseLoops).lanes;
 }
 
-DepthwiseGradient::DepthwiseGradient(onednn::Context& context, const Conv2DParams& params,
-                                     const Shape& output)
+DepthwiseGradient::DepthwiseGradient(onednn::Context& context, const onednn::ConvolutionArgs& args)
     : context_(context),
-      shape_(ShapeOf(params, output)),
-      batch_(output[0]),
-      channels_(output[3]),
+      shape_(ShapeOf(args)),
+      batch_(args.source[0]),
+      channels_(args.source[1]),
       blocks_((channels_ + code_.lanes - 1) / code_.lanes),
       parts_(std::clamp<int64_t>(kPieces / blocks_, 1, batch_)),
       zeros_(static_cast<size_t>(shape_.columns * code_.lanes)),

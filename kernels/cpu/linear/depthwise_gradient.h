@@ -18,7 +18,8 @@ class DepthwiseGradient final : public KernelGradient {
   // Whether it takes a convolution whose source and destination have these layouts on this processor.
   static bool Takes(const Conv2DParams& params, Layout source, Layout destination);
 
-  DepthwiseGradient(onednn::Context& context, const Conv2DParams& params, const Shape& output);
+  // `args` are those of the convolution.
+  DepthwiseGradient(onednn::Context& context, const onednn::ConvolutionArgs& args);
 
   // dkernel [kernel_height, kernel_width, channels]; dbias [channels]. The sums do not depend on the number of threads.
   absl::Status Run(const float* source, const float* dy, float* dkernel, float* dbias) override;
