@@ -1,5 +1,5 @@
-// The other devices of a step, for an op that normalizes by the whole batch (Layer::synchronizes_batch()). A replica on
-// several devices owns it, one for each device; the device's thread calls it.
+// The other parts of a batch that is divided among devices and workers, for an op that normalizes by the whole batch
+// (Layer::synchronizes_batch()). One object for each part; one thread at a time.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,12 +10,9 @@ namespace cairn::nn {
 class BatchSync {
  public:
   virtual ~BatchSync() = default;
-  // The device's examples divided by those of all devices, in the current step.
-  virtual double share() const = 0;
-  // Replaces each value by its sum over the devices that have examples, in the order of the devices. All of them make
-  // the same calls in the order of their ops. Blocks until they have; there is no timeout, because they are our own
-  // devices. ABORTED if one of them has failed.
-  virtual absl::Status Sum(absl::Span<double> values) = 0;
+  // Replaces each value by its mean over the parts that have examples, each weighted by its number of examples. All of
+  // them make the same calls in the order of their ops. Blocks until they have. ABORTED if one of them has failed.
+  virtual absl::Status Mean(absl::Span<double> values) = 0;
 };
 
 }  // namespace cairn::nn

@@ -122,7 +122,7 @@ struct LayerOpParams {
   int64_t mean_over = 0;
   // The gradients of statistics are multiplied by it: of several calls of a layer, each has a share.
   float statistics_weight = 1;
-  // For a layer that synchronizes_batch(): the other devices of the step; null: there are none. Outlives the op.
+  // For a layer that synchronizes_batch(): the other parts of the batch; null: there are none. Outlives the op.
   BatchSync* sync = nullptr;
   // Set for an op that computes some steps of a sequence, if the layer's step_use() is kDecodes. Only Forward() is
   // called. Numbers are float32.

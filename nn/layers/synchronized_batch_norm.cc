@@ -51,7 +51,7 @@ class SynchronizedBatchNorm final : public kernels::BatchNorm {
     return of_device_->Infer(x, gamma, beta, mean, variance, y);
   }
 
-  // With n = (x - mean) / deviation, and N rows of all devices, dx is
+  // With n = (x - mean) / deviation, and N rows of the whole batch, dx is
   // gamma / deviation * (dy - (sum dy + n sum(dy n)) / N). A frozen op computes gamma / deviation * dy for any dy, and
   // the sums of one device.
   absl::Status Backward(const float* x, const float* gamma, const float* mean, const float* variance,
@@ -83,35 +83,33 @@ class SynchronizedBatchNorm final : public kernels::BatchNorm {
     return device_.CopyToDevice(host_.data() + channels_, second, BytesOf(channels_));
   }
 
-  // Replaces the statistics of this device's examples by those of all.
+  // Replaces the statistics of this device's examples by those of the whole batch.
   absl::Status CombineStatistics(float* mean, float* variance) {
     CAIRN_RETURN_IF_ERROR(ToHost(mean, variance));
     const auto channels = static_cast<size_t>(channels_);
-    const double share = sync_.share();
-    std::vector<double> sums(2 * channels);  // of values, and of squares
+    std::vector<double> means(2 * channels);  // of values, and of squares
     for (size_t c = 0; c < channels; ++c) {
       const double of_values = host_[c];
-      sums[c] = share * of_values;
-      sums[channels + c] = share * (host_[channels + c] + of_values * of_values);
+      means[c] = of_values;
+      means[channels + c] = host_[channels + c] + of_values * of_values;
     }
-    CAIRN_RETURN_IF_ERROR(sync_.Sum(absl::MakeSpan(sums)));
+    CAIRN_RETURN_IF_ERROR(sync_.Mean(absl::MakeSpan(means)));
     for (size_t c = 0; c < channels; ++c) {
-      host_[c] = static_cast<float>(sums[c]);
-      const double variance_of_all = sums[channels + c] - sums[c] * sums[c];
+      host_[c] = static_cast<float>(means[c]);
+      const double variance_of_all = means[channels + c] - means[c] * means[c];
       host_[channels + c] = variance_of_all < 0 ? 0.0f : static_cast<float>(variance_of_all);
     }
     return FromHost(mean, variance);
   }
 
   // Replaces the sums of this device, of dy n and of dy, by the gamma and beta with which Infer() gives the correction
-  // of dy. A device has the gradients of the mean loss of its own examples, which are weighted by its share in the end.
-  // So the sums are weighted too, and the correction is divided by the share: N share is rows_.
+  // of dy. A device has the gradients of the mean loss of its own examples, which are weighted by its share of the
+  // examples in the end. So the sums are weighted too, which makes their sum a mean, and the correction is divided by
+  // the share: N share is rows_.
   absl::Status CombineSums() {
     CAIRN_RETURN_IF_ERROR(ToHost(sums_->data(), sums_->data() + channels_));
-    const double share = sync_.share();
     std::vector<double> sums(host_.begin(), host_.end());
-    for (double& sum : sums) sum *= share;
-    CAIRN_RETURN_IF_ERROR(sync_.Sum(absl::MakeSpan(sums)));
+    CAIRN_RETURN_IF_ERROR(sync_.Mean(absl::MakeSpan(sums)));
     for (size_t i = 0; i < sums.size(); ++i)
       host_[i] = static_cast<float>(-sums[i] / static_cast<double>(rows_));
     return FromHost(sums_->data(), sums_->data() + channels_);

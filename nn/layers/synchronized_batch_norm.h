@@ -1,4 +1,4 @@
-// Batch normalization by the mean and variance of all devices' examples, made of the ops of one device and a BatchSync.
+// Batch normalization by the mean and variance of the whole batch, made of the ops of one device and a BatchSync.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 namespace cairn::nn {
 
 // `params` are not frozen. `sync` and `device` must outlive the op. The device must not record its work, since the op
-// waits for the other devices.
+// waits for the other parts of the batch.
 absl::StatusOr<std::unique_ptr<kernels::BatchNorm>> MakeSynchronizedBatchNorm(
     const kernels::BatchNormParams& params, BatchSync& sync, kernels::Device& device);
 

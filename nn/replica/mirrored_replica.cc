@@ -24,13 +24,14 @@ struct Mirror {
 
 class MirroredReplica final : public Replica {
  public:
-  // `sync`: for a model that synchronizes batches; otherwise null.
+  // `sync`: for a model that synchronizes batches on several devices; otherwise null. `workers`: for one device.
   MirroredReplica(const Model& model, const Objective& objective, std::unique_ptr<GradientSum> sum,
-                  std::unique_ptr<HostBatchSync> sync)
+                  std::unique_ptr<HostBatchSync> sync, BatchSync* workers)
       : model_(model),
         objective_(objective),
         sum_(std::move(sum)),
         sync_(std::move(sync)),
+        workers_(workers),
         inputs_arrived_(model.inputs().size()) {}
 
   ~MirroredReplica() override {
@@ -47,7 +48,7 @@ class MirroredReplica final : public Replica {
       auto made = Replica::Create(model_, objective_, thread.device(),
                                   {.trace = {.recorder = trace, .device = static_cast<int>(device)},
                                    .gradients = memory,
-                                   .sync = sync_ == nullptr ? nullptr : sync_->of(device)});
+                                   .sync = sync_ == nullptr ? workers_ : sync_->of(device)});
       status = made.status();
       if (!made.ok()) return;
       mirror.replica = *std::move(made);
@@ -176,6 +177,7 @@ class MirroredReplica final : public Replica {
   const Objective objective_;
   const std::unique_ptr<GradientSum> sum_;
   const std::unique_ptr<HostBatchSync> sync_;
+  BatchSync* const workers_;
   std::vector<Mirror> mirrors_;
   std::vector<std::atomic<size_t>> inputs_arrived_;  // [model input] number of devices with its gradient
   AlignedBuffer outputs_;
@@ -185,27 +187,22 @@ class MirroredReplica final : public Replica {
 
 absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(const Model& model, const Objective& objective,
                                                              absl::Span<DeviceThread* const> threads,
-                                                             TraceRecorder* trace,
-                                                             std::unique_ptr<kernels::DeviceGroup> group) {
+                                                             MirroredOptions options) {
   std::unique_ptr<HostBatchSync> sync;
   if (threads.size() > 1 && model.synchronizes_batch()) {
-    // In float16, a device whose gradients overflow repeats its step alone.
-    for (DeviceThread* const thread : threads) {
-      if (thread->device().compute_type() != kernels::ElementType::kFloat16) continue;
-      CAIRN_RETURN_IF_ERROR(
-          model.CheckBatchMayBeDivided(absl::StrCat(threads.size(), " devices of float16")));
-    }
-    sync = std::make_unique<HostBatchSync>(threads.size());
+    sync = std::make_unique<HostBatchSync>(threads.size(), options.workers);
   }
-  const GradientMemory memory = group == nullptr ? GradientMemory::kHost : GradientMemory::kDevice;
+  const GradientMemory memory = options.group == nullptr ? GradientMemory::kHost : GradientMemory::kDevice;
   std::unique_ptr<GradientSum> sum;
-  if (group == nullptr) {
+  if (options.group == nullptr) {
     sum = MakeHostGradientSum(model, threads.size());
   } else {
-    CAIRN_ASSIGN_OR_RETURN(sum, MakeGroupGradientSum(model, threads, std::move(group)));
+    CAIRN_ASSIGN_OR_RETURN(sum, MakeGroupGradientSum(model, threads, std::move(options.group)));
   }
-  auto replica = std::make_unique<MirroredReplica>(model, objective, std::move(sum), std::move(sync));
-  for (DeviceThread* const thread : threads) CAIRN_RETURN_IF_ERROR(replica->Add(*thread, trace, memory));
+  auto replica =
+      std::make_unique<MirroredReplica>(model, objective, std::move(sum), std::move(sync), options.workers);
+  for (DeviceThread* const thread : threads)
+    CAIRN_RETURN_IF_ERROR(replica->Add(*thread, options.trace, memory));
   return std::unique_ptr<Replica>(std::move(replica));
 }
 

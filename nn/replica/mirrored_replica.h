@@ -23,11 +23,18 @@
 
 namespace cairn::nn {
 
-// `model`, `trace` (may be null) and the threads, at least one, must outlive the replica. `group` consists of
-// the threads' devices in their order; if it is null, the host adds the gradients up. Errors are those of
+// The options of MakeMirroredReplica(), which borrows all but the group. Each may be null.
+struct MirroredOptions {
+  TraceRecorder* trace = nullptr;
+  std::unique_ptr<kernels::DeviceGroup>
+      group{};                   // of the devices in their order; null: the host adds gradients up
+  BatchSync* workers = nullptr;  // as ReplicaOptions::sync: the other workers of each batch
+};
+
+// `model`, the threads, at least one, and what the options borrow must outlive the replica. Errors are those of
 // Replica::Create() on each device. If the group fails, the current step and all later steps fail.
-absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(
-    const Model& model, const Objective& objective, absl::Span<DeviceThread* const> threads,
-    TraceRecorder* trace = nullptr, std::unique_ptr<kernels::DeviceGroup> group = nullptr);
+absl::StatusOr<std::unique_ptr<Replica>> MakeMirroredReplica(const Model& model, const Objective& objective,
+                                                             absl::Span<DeviceThread* const> threads,
+                                                             MirroredOptions options = {});
 
 }  // namespace cairn::nn

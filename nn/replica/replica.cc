@@ -122,7 +122,8 @@ class DeviceReplica final : public Replica {
     return {gradients_->Target(nullptr), static_cast<size_t>(model_.num_parameters())};
   }
 
-  bool starts_early() const override { return device_.host_memory_is_device_memory(); }
+  // A synchronized pass needs the other parts of the batch, which have not begun.
+  bool starts_early() const override { return device_.host_memory_is_device_memory() && sync_ == nullptr; }
 
   void StartForward(absl::Span<const float> parameters, const BatchView& batch,
                     absl::FunctionRef<bool(int variable)> await) override {
@@ -468,6 +469,10 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const Model& model, con
                                                          kernels::Device& device,
                                                          const ReplicaOptions& options) {
   CAIRN_RETURN_IF_ERROR(objective.CheckOutputs(model));
+  // In float16, a device whose gradients overflow repeats its step alone.
+  if (options.sync != nullptr && device.compute_type() == kernels::ElementType::kFloat16) {
+    CAIRN_RETURN_IF_ERROR(model.CheckBatchMayBeDivided("devices or workers that compute in float16"));
+  }
   CAIRN_ASSIGN_OR_RETURN(auto parameters, DeviceCopy::Create(device, model.num_parameters(), "parameters"));
   FlatCopies copies = {.parameters = std::move(parameters)};
   if (options.gradients == GradientMemory::kHost) {

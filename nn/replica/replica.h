@@ -30,7 +30,8 @@ enum class GradientMemory {
 struct ReplicaOptions {
   DeviceTrace trace{};
   GradientMemory gradients = GradientMemory::kHost;
-  BatchSync* sync = nullptr;  // the other devices of each step; null: there are none
+  // The other parts of each batch, for a model that synchronizes batches; null: there are none.
+  BatchSync* sync = nullptr;
 };
 
 class Replica {

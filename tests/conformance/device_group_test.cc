@@ -55,7 +55,7 @@ class TwoDevices : public testing::TestWithParam<const char*> {
     return *std::move(group);
   }
   std::unique_ptr<Replica> ByGroup(const Model& model) {
-    return nn::MakeMirroredReplica(model, nn::kLogits, pointers_, nullptr, Group()).value();
+    return nn::MakeMirroredReplica(model, nn::kLogits, pointers_, {.group = Group()}).value();
   }
   std::unique_ptr<Replica> ByHost(const Model& model) {
     return nn::MakeMirroredReplica(model, nn::kLogits, pointers_).value();

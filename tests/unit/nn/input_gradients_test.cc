@@ -104,8 +104,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, InputGradientsOfMirrors, testing::Values("n", 
 TEST_F(InputGradientsTest, DevicesThatAddTheirGradientsUpCopyThoseOfInputs) {
   const Devices devices("ff");
   kernels::FakeDeviceGroup::Log log;
-  ExpectTheStepsOfOneDevice(*MakeMirroredReplica(without_.model, kLogits, devices.pointers(), nullptr,
-                                                 std::make_unique<kernels::FakeDeviceGroup>(log))
+  ExpectTheStepsOfOneDevice(*MakeMirroredReplica(without_.model, kLogits, devices.pointers(),
+                                                 {.group = std::make_unique<kernels::FakeDeviceGroup>(log)})
                                  .value(),
                             2e-6f);
 }

@@ -24,8 +24,8 @@ class MirroredReplicaTest : public testing::Test {
   }
   // A replica whose devices add up the gradients themselves.
   std::unique_ptr<Replica> OverGroup(const Devices& devices) {
-    return MakeMirroredReplica(*model_, kLogits, devices.pointers(), nullptr,
-                               std::make_unique<kernels::FakeDeviceGroup>(log_))
+    return MakeMirroredReplica(*model_, kLogits, devices.pointers(),
+                               {.group = std::make_unique<kernels::FakeDeviceGroup>(log_)})
         .value();
   }
   std::vector<size_t> Begun() {
