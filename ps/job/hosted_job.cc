@@ -185,6 +185,7 @@ void HostedJob::Shutdown() {
     job = lifecycle_.job();
     fed = backup_.EndStream();
     waiting_.Fail(stopping, calls);
+    batch_means_.Fail(stopping, calls);
   }
   Make(calls);
   if (fed != nullptr) fed->Close(stopping);
@@ -215,6 +216,25 @@ void HostedJob::AnswerWaiting() {
   {
     MutexLock lock(mutex_);
     waiting_.Collect(clock_.Now(), calls);
+    if (lifecycle_.state() == v1::STATE_FAILED) {
+      batch_means_.Fail(lifecycle_.failure(), calls);
+    } else {
+      batch_means_.Collect(lifecycle_.job().get(), clock_.Now(), calls);
+    }
+  }
+  Make(calls);
+}
+
+void HostedJob::BatchMean(const v1::BatchMeanRequest& request, Reply<v1::BatchMeanResponse> reply) {
+  Calls calls;
+  {
+    MutexLock lock(mutex_);
+    const absl::StatusOr<std::shared_ptr<ActiveJob>> job = lifecycle_.JobForLayout(request.layout());
+    if (job.ok()) {
+      batch_means_.Add(request, **job, clock_.Now(), std::move(reply), calls);
+    } else {
+      calls.push_back([reply = std::move(reply), refused = job.status()]() mutable { reply(refused); });
+    }
   }
   Make(calls);
 }

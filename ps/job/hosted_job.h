@@ -1,6 +1,6 @@
 // The job that one server hosts, as the primary or as the backup of its shard: makes it, replaces it, ends it,
 // and holds the calls that wait for it. This class puts together what the state machines decide: JobLifecycle,
-// BackupState and WaitList.
+// BackupState, WaitList and BatchMeans.
 //
 // Owned by a Server. Thread-safe: one lock guards the state machines. Calls do not block. Replies run outside
 // the lock. Lock order: HostedJob, JobMembers, sequencer, shard, replicator.
@@ -23,6 +23,7 @@
 #include "common/core/status.h"
 #include "ps/job/active_job.h"
 #include "ps/job/backup_state.h"
+#include "ps/job/batch_means.h"
 #include "ps/job/job_lifecycle.h"
 #include "ps/job/replicated_answer.h"
 #include "ps/job/retired_jobs.h"
@@ -76,6 +77,8 @@ class HostedJob {
   // The calls of parameter_server.proto. Create() returns the new layout.
   absl::StatusOr<uint64_t> Create(const v1::CreateRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   void Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply) ABSL_LOCKS_EXCLUDED(mutex_);
+  void BatchMean(const v1::BatchMeanRequest& request, Reply<v1::BatchMeanResponse> reply)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void Finish(const v1::FinishRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns the shard's new epoch.
   absl::StatusOr<int64_t> Promote(const v1::PromoteRequest& request) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -141,6 +144,7 @@ class HostedJob {
   JobLifecycle lifecycle_ ABSL_GUARDED_BY(mutex_);
   BackupState backup_ ABSL_GUARDED_BY(mutex_);  // used in STATE_BACKUP
   WaitList waiting_ ABSL_GUARDED_BY(mutex_);
+  BatchMeans batch_means_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::ps

@@ -125,6 +125,11 @@ void Server::Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply)
   AnswerWhenReplicated<v1::JoinResponse>(*ready, std::move(reply), std::move(response));
 }
 
+void Server::BatchMean(const v1::BatchMeanRequest& request, Reply<v1::BatchMeanResponse> reply) {
+  if (options_.faults != nullptr) options_.faults->Pass("mean");
+  hosted_.BatchMean(request, std::move(reply));
+}
+
 void Server::Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatResponse> reply) {
   const HostedJob::View view = hosted_.view();
   v1::HeartbeatResponse response;

@@ -53,6 +53,7 @@ class Server {
   void Create(const v1::CreateRequest& request, Reply<v1::CreateResponse> reply);
   void Wait(const v1::WaitRequest& request, Reply<v1::WaitResponse> reply);
   void Join(const v1::JoinRequest& request, Reply<v1::JoinResponse> reply);
+  void BatchMean(const v1::BatchMeanRequest& request, Reply<v1::BatchMeanResponse> reply);
   void Heartbeat(const v1::HeartbeatRequest& request, Reply<v1::HeartbeatResponse> reply);
   void Leave(const v1::LeaveRequest& request, Reply<v1::LeaveResponse> reply);
   void PlaceMarker(const v1::PlaceMarkerRequest& request, Reply<v1::PlaceMarkerResponse> reply);

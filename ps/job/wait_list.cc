@@ -14,15 +14,16 @@ constexpr double kLongestWaitSeconds = 30;
 
 }  // namespace
 
+TimePoint WaitList::DeadlineFor(double wait_seconds, TimePoint now) {
+  return now + FromSeconds(wait_seconds > 0 ? std::min(wait_seconds, kLongestWaitSeconds) : 0);
+}
+
 void WaitList::Add(const v1::WaitRequest& request, TimePoint now, Reply reply, Calls& calls) {
   if (absl::Status refused = CheckMayWait(); !refused.ok()) {
     calls.push_back([reply = std::move(reply), refused = std::move(refused)]() mutable { reply(refused); });
     return;
   }
-  // NaN means no wait.
-  const double seconds =
-      request.wait_seconds() > 0 ? std::min(request.wait_seconds(), kLongestWaitSeconds) : 0;
-  Waiter waiter = {request, now + FromSeconds(seconds), std::move(reply)};
+  Waiter waiter = {request, DeadlineFor(request.wait_seconds(), now), std::move(reply)};
   if (!Settle(waiter, now, calls)) waiters_.push_back(std::move(waiter));
 }
 

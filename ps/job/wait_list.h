@@ -28,11 +28,13 @@ class WaitList {
   WaitList(const JobLifecycle& lifecycle, std::string server)
       : lifecycle_(lifecycle), server_(std::move(server)) {}
 
+  // When a call that waits from `now` is answered at the latest: after at most 30 s. NaN means no wait.
+  static TimePoint DeadlineFor(double wait_seconds, TimePoint now);
   // Limit on waiting callers; further callers are refused.
   static constexpr size_t kMaxWaiting = 4096;
   size_t size() const { return waiters_.size(); }
 
-  // Adds a call that waits from `now` for the time that the request gives, at most 30 s. If the condition
+  // Adds a call that waits from `now` until DeadlineFor() the time that the request gives. If the condition
   // holds, the time is 0, or the call is refused, moves the answer to `calls` at once. Examines only this
   // request.
   void Add(const v1::WaitRequest& request, TimePoint now, Reply reply, Calls& calls);

@@ -1,6 +1,7 @@
 #include "ps/log/sequencer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <chrono>
 #include <set>
 #include <string>
@@ -221,6 +222,15 @@ std::optional<WorkPosition> Sequencer::DataPosition() const {
 std::vector<int> Sequencer::WaitingFor() const {
   MutexLock lock(mutex_);
   return state_.policy().WaitingFor();
+}
+
+OpenRound Sequencer::open_round() const {
+  MutexLock lock(mutex_);
+  OpenRound round = {.version = state_.policy().version()};
+  const NextUpdate next = state_.policy().next_update();
+  std::set_union(next.staged.begin(), next.staged.end(), next.waiting_for.begin(), next.waiting_for.end(),
+                 std::back_inserter(round.workers));
+  return round;
 }
 
 std::vector<int> Sequencer::MissingServers() const {

@@ -45,6 +45,12 @@
 
 namespace cairn::ps {
 
+// The round of a synchronous job that is open.
+struct OpenRound {
+  int64_t version = 0;         // that its gradients are computed from
+  std::vector<int> workers{};  // whose gradients it has or waits for, ascending
+};
+
 // Receives the log on behalf of a server.
 class LogSink {
  public:
@@ -170,6 +176,7 @@ class Sequencer {
   std::optional<WorkPosition> DataPosition() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The workers that the next update waits for.
   std::vector<int> WaitingFor() const ABSL_LOCKS_EXCLUDED(mutex_);
+  OpenRound open_round() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The servers that are not subscribed, or whose sums are missing.
   std::vector<int> MissingServers() const ABSL_LOCKS_EXCLUDED(mutex_);
 

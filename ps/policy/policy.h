@@ -132,6 +132,12 @@ struct Work {
   bool over = false;  // no more work will come
 };
 
+// The workers of the next update, ascending.
+struct NextUpdate {
+  std::vector<int> waiting_for{};  // empty if it does not wait for particular workers
+  std::vector<int> staged{};       // with rounds: those whose gradients are in the open one
+};
+
 class UpdatePolicy {
  public:
   virtual ~UpdatePolicy() = default;
@@ -152,9 +158,8 @@ class UpdatePolicy {
 
   // Updates decided so far, including those before a restart.
   virtual int64_t version() const = 0;
-  // The workers that the next update waits for, ascending; for messages. Empty if it does not wait for
-  // particular workers.
-  virtual std::vector<int> WaitingFor() const = 0;
+  virtual NextUpdate next_update() const { return {}; }
+  std::vector<int> WaitingFor() const { return next_update().waiting_for; }
   // The number of the worker's gradients that have been applied. A worker that joined later starts from a
   // higher count. 0 if the policy has no clocks.
   virtual int64_t ClockOf(int /*worker*/) const { return 0; }

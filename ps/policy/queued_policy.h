@@ -45,7 +45,7 @@ class QueuedPolicy final : public UpdatePolicy {
   std::vector<Decision> OnEnd() override;
 
   int64_t version() const override { return policy_->version(); }
-  std::vector<int> WaitingFor() const override { return policy_->WaitingFor(); }
+  NextUpdate next_update() const override { return policy_->next_update(); }
   int64_t ClockOf(int worker) const override { return policy_->ClockOf(worker); }
   const UpdateCounters& counters() const override { return policy_->counters(); }
   std::optional<Work> WorkOf(int worker) const override;

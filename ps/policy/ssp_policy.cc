@@ -65,7 +65,7 @@ std::vector<Decision> SspPolicy::OnEnd() {
   return decisions;
 }
 
-std::vector<int> SspPolicy::WaitingFor() const {
+NextUpdate SspPolicy::next_update() const {
   if (deferred_.empty()) return {};
   std::vector<int> waiting;
   for (int worker = 0; worker < config_.expected_workers; ++worker) {
@@ -75,7 +75,7 @@ std::vector<int> SspPolicy::WaitingFor() const {
     if (ClockOf(worker) == slowest_) waiting.push_back(worker);
   }
   std::sort(waiting.begin(), waiting.end());
-  return waiting;
+  return {.waiting_for = std::move(waiting)};
 }
 
 int64_t SspPolicy::ClockOf(int worker) const {

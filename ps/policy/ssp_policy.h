@@ -33,7 +33,7 @@ class SspPolicy final : public UpdatePolicy {
   std::vector<Decision> OnEnd() override;
   int64_t version() const override { return core_.version; }
   // The workers at the slowest clock while an answer is deferred; otherwise empty.
-  std::vector<int> WaitingFor() const override;
+  NextUpdate next_update() const override;
   int64_t ClockOf(int worker) const override;
   const UpdateCounters& counters() const override { return core_.counters; }
   google::protobuf::Any Save() const override;

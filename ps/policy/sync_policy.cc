@@ -56,17 +56,18 @@ std::vector<Decision> SyncPolicy::OnEnd() {
   return Counted(std::move(decisions));
 }
 
-std::vector<int> SyncPolicy::WaitingFor() const {
+NextUpdate SyncPolicy::next_update() const {
   if (core_.Finished()) return {};
-  std::vector<int> waiting;
+  std::vector<int> workers = core_.roster.LiveWorkers();
   for (int worker = 0; worker < config_.expected_workers; ++worker) {
-    if (!core_.roster.WasHeardOf(worker)) waiting.push_back(worker);
+    if (!core_.roster.WasHeardOf(worker)) workers.push_back(worker);
   }
-  for (int worker : core_.roster.LiveWorkers()) {
-    if (StagedOf(worker) == nullptr) waiting.push_back(worker);
+  std::sort(workers.begin(), workers.end());
+  NextUpdate next;
+  for (const int worker : workers) {
+    (StagedOf(worker) == nullptr ? next.waiting_for : next.staged).push_back(worker);
   }
-  std::sort(waiting.begin(), waiting.end());
-  return waiting;
+  return next;
 }
 
 bool SyncPolicy::Started() const {

@@ -27,7 +27,7 @@ class SyncPolicy final : public UpdatePolicy {
   std::vector<Decision> OnGradient(const Gradient& gradient) override;
   std::vector<Decision> OnEnd() override;
   int64_t version() const override { return core_.version; }
-  std::vector<int> WaitingFor() const override;
+  NextUpdate next_update() const override;
   const UpdateCounters& counters() const override { return core_.counters; }
   google::protobuf::Any Save() const override;
   absl::Status Load(const google::protobuf::Any& state) override;

@@ -40,6 +40,11 @@ absl::Status Permissions::Check(const v1::HeartbeatRequest& request, const Serve
   return Is(task) ? absl::OkStatus() : Denied(absl::StrCat("keep the lease of ", task), task);
 }
 
+absl::Status Permissions::Check(const v1::BatchMeanRequest& request, const Server& server) const {
+  const std::string task = server.TaskOf(request.worker());
+  return Is(task) ? absl::OkStatus() : Denied(absl::StrCat("send values of ", task), task);
+}
+
 absl::Status Permissions::Check(const v1::LeaveRequest& request, const Server& server) const {
   const std::string task = server.TaskOf(request.worker());
   return Is(task) ? absl::OkStatus() : Denied(absl::StrCat("leave as ", task), task);

@@ -29,6 +29,7 @@ class Permissions {
   absl::Status Check(const v1::WaitRequest&, const Server&) const { return absl::OkStatus(); }
   absl::Status Check(const v1::JoinRequest& request, const Server& server) const;
   absl::Status Check(const v1::HeartbeatRequest& request, const Server& server) const;
+  absl::Status Check(const v1::BatchMeanRequest& request, const Server& server) const;
   absl::Status Check(const v1::LeaveRequest& request, const Server& server) const;
   absl::Status Check(const v1::PlaceMarkerRequest& request, const Server& server) const;
   absl::Status Check(const v1::ChangeConfigRequest& request, const Server& server) const;

@@ -85,13 +85,14 @@ using CallbackService = v1::ParameterServer::WithRawCallbackMethod_Session<
     v1::ParameterServer::WithCallbackMethod_Connect<v1::ParameterServer::WithCallbackMethod_Create<
         v1::ParameterServer::WithCallbackMethod_Wait<v1::ParameterServer::WithCallbackMethod_Join<
             v1::ParameterServer::WithCallbackMethod_Heartbeat<v1::ParameterServer::WithCallbackMethod_Leave<
-                v1::ParameterServer::WithCallbackMethod_PlaceMarker<
-                    v1::ParameterServer::WithCallbackMethod_Finish<
-                        v1::ParameterServer::WithCallbackMethod_ChangeConfig<
-                            v1::ParameterServer::WithCallbackMethod_Follow<
-                                v1::ParameterServer::WithRawCallbackMethod_Replicate<
-                                    v1::ParameterServer::WithCallbackMethod_Promote<
-                                        v1::ParameterServer::Service>>>>>>>>>>>>>;
+                v1::ParameterServer::WithCallbackMethod_BatchMean<
+                    v1::ParameterServer::WithCallbackMethod_PlaceMarker<
+                        v1::ParameterServer::WithCallbackMethod_Finish<
+                            v1::ParameterServer::WithCallbackMethod_ChangeConfig<
+                                v1::ParameterServer::WithCallbackMethod_Follow<
+                                    v1::ParameterServer::WithRawCallbackMethod_Replicate<
+                                        v1::ParameterServer::WithCallbackMethod_Promote<
+                                            v1::ParameterServer::Service>>>>>>>>>>>>>>;
 
 class Service final : public CallbackService {
  public:
@@ -125,6 +126,11 @@ class Service final : public CallbackService {
   grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context, const v1::LeaveRequest* request,
                                   v1::LeaveResponse* response) override {
     return Call(Find(*context), context, &Server::Leave, request, response);
+  }
+  grpc::ServerUnaryReactor* BatchMean(grpc::CallbackServerContext* context,
+                                      const v1::BatchMeanRequest* request,
+                                      v1::BatchMeanResponse* response) override {
+    return Call(Find(*context), context, &Server::BatchMean, request, response);
   }
   grpc::ServerUnaryReactor* PlaceMarker(grpc::CallbackServerContext* context,
                                         const v1::PlaceMarkerRequest* request,

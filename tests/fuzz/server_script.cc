@@ -180,6 +180,8 @@ void ServerPlayer::PlayStep(const Step& step) {
       return Call(&ps::Server::Join, step.join());
     case Step::kHeartbeat:
       return Call(&ps::Server::Heartbeat, step.heartbeat());
+    case Step::kBatchMean:
+      return Call(&ps::Server::BatchMean, step.batch_mean());
     case Step::kLeave:
       return Call(&ps::Server::Leave, step.leave());
     case Step::kMarker:

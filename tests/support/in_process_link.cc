@@ -223,6 +223,7 @@ class InProcessControl final : public client::ControlStub {
     Add(&ps::Server::Wait);
     Add(&ps::Server::Join);
     Add(&ps::Server::Heartbeat);
+    Add(&ps::Server::BatchMean);
     Add(&ps::Server::Leave);
     Add(&ps::Server::PlaceMarker);
     Add(&ps::Server::ChangeConfig);

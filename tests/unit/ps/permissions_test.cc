@@ -78,6 +78,7 @@ TEST_F(PermissionsTest, EachCallIsAllowedAsInTheTable) {
       {"join 0", of(ForWorker<v1::JoinRequest>(0)), /*           */ "y- y y- - - - - y-"},
       {"join 1", of(ForWorker<v1::JoinRequest>(1)), /*           */ "-y y -- - - - - y-"},
       {"heartbeat 1", of(ForWorker<v1::HeartbeatRequest>(1)), /* */ "-y y -- - - - - y-"},
+      {"batch mean 1", of(ForWorker<v1::BatchMeanRequest>(1)), /**/ "-y y -- - - - - y-"},
       {"leave 1", of(ForWorker<v1::LeaveRequest>(1)), /*         */ "-y y -- - - - - y-"},
       {"push 1", [this](const Permissions& p) { return p.CheckPush(1, server_).ok(); }, "-y y -- - - - - y-"},
       {"write", [](const Permissions& p) { return p.CheckWrite().ok(); }, /* */ "y- - yy - - - - y-"},

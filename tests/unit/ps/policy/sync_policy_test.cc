@@ -211,6 +211,17 @@ TEST(SyncPolicy, ARoundWithNoLiveWorkerStaysOpen) {
   EXPECT_THAT(policy->WaitingFor(), IsEmpty());
 }
 
+TEST(SyncPolicy, ARoundHasThoseThatHaveStagedAndWaitsForTheOtherLiveOnes) {
+  const auto policy = Play(Sync(3), {
+                                        {Join(0), ""},
+                                        {Push(0, {.step = 1, .base = 0}), ""},
+                                        {Join(2), ""},
+                                        {Leave(2), ""},
+                                    });
+  EXPECT_THAT(policy->WaitingFor(), ElementsAre(1));
+  EXPECT_THAT(policy->next_update().staged, ElementsAre(0));
+}
+
 TEST(SyncPolicy, ARestartedWorkersOldGradientIsRefusedAndTheNewOneCounts) {
   Play(Sync(2), {
                     {Join(0), ""},
