@@ -3,8 +3,8 @@
 //
 //   BeginStep ─► Announce(variable)... ─► [ComingParameters ─► AwaitComing(variable)...] ─► Finish
 //
-// All calls come from one thread, except Step::Announce() (any thread). Every call that waits has a time
-// limit.
+// All calls come from one thread, except Step::Announce() and MeanOverWorkers() (any thread). Every call that waits has
+// a time limit.
 #pragma once
 
 #include <array>
@@ -40,6 +40,15 @@ class Step {
   // `as_awaited`. By default there is no early access.
   virtual absl::Span<const float> ComingParameters() { return {}; }
   virtual bool AwaitComing(int /*variable*/) { return false; }
+  // For layers that normalize by the batches of all workers, in a synchronous job: replaces each value by its mean over
+  // the workers, each weighted by its examples. All workers with examples make the same calls in the same order, before
+  // the last Announce(). Any thread, one call at a time. Blocks until all have made the call, at most for the step's
+  // time limit; then UNAVAILABLE, naming those that have not. ABORTED if the worker must rejoin the job.
+  virtual absl::Status MeanOverWorkers(absl::Span<double> /*values*/) {
+    return absl::UnimplementedError("these steps make no means over workers");
+  }
+  // In place of those calls, by a worker without examples in this step: the others do not wait for it.
+  virtual absl::Status SkipMeans() { return absl::OkStatus(); }
   // Ends the step: waits for the outcome, and sets parameters() and version() of the exchange. ABORTED if the
   // worker must rejoin the job.
   virtual absl::StatusOr<StepResult> Finish() = 0;

@@ -25,6 +25,7 @@ constexpr auto kLongWait = PushRepeats::kLogEvery;
 StepPushes::StepPushes(Connection& connection, Options options)
     : connection_(connection),
       options_(std::move(options)),
+      batch_means_(connection_, {.step_timeout = options_.step_timeout, .failure = options_.failure}),
       trace_(options_.trace, connection_.num_servers()),
       pushes_(static_cast<size_t>(connection_.num_servers())) {}
 
@@ -49,6 +50,11 @@ void StepPushes::Begin(const Input& step) {
   repeats_.reset();
   base_versions_.assign(step.base_versions.begin(), step.base_versions.end());
   step_.base_versions = base_versions_;
+  batch_means_.Begin({.layout = job_->layout_ids[0],
+                      .worker = step.worker,
+                      .incarnation = step.incarnation,
+                      .version = base_versions_[0],
+                      .examples = step.examples});
   groups_.assign(step.groups.begin(), step.groups.end());
   step_.groups = groups_;
   std::vector<std::unique_ptr<ServerSession>> broken;  // destroyed outside the lock
@@ -277,6 +283,8 @@ absl::Status StepPushes::Repeat(int server) {
   // A server that was restarted has lost its state: there is nothing to repeat.
   CAIRN_ASSIGN_OR_RETURN(const v1::ConnectResponse described, connection_.Describe(server));
   CAIRN_RETURN_IF_ERROR(CheckGoesOn(described));
+  // Other workers of the step may still wait for means, of which a backup that has taken over knows nothing.
+  if (server == 0) CAIRN_RETURN_IF_ERROR(batch_means_.SendAgain());
   const int moves = connection_.moves(server);
   std::unique_ptr<ServerSession> old;
   {

@@ -5,7 +5,7 @@
 //   Begin ─► Announce, PushRows, WantRows... ─► [ComingParameters ─► AwaitComing...] ─► Finish
 //                                                                      Drop: after a step that failed
 //
-// All calls come from one thread, except Announce and Wake (any thread).
+// All calls come from one thread, except Announce, MeanOverWorkers and Wake (any thread).
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,7 @@
 #include "client/rows/outgoing_rows.h"
 #include "client/rows/row_exchange.h"
 #include "client/rows/row_tables.h"
+#include "client/training/batch_means.h"
 #include "client/training/push_repeats.h"
 #include "client/training/step_exchange.h"
 #include "client/training/step_trace.h"
@@ -86,6 +87,8 @@ class StepPushes final : public Step {
   // --- Step ---
 
   void Announce(int variable) override ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status MeanOverWorkers(absl::Span<double> values) override { return batch_means_.Mean(values); }
+  absl::Status SkipMeans() override { return batch_means_.Skip(); }
   // All gradients have been announced. Returns Input::values.
   absl::Span<const float> ComingParameters() override ABSL_LOCKS_EXCLUDED(mutex_);
   // After ComingParameters(): also returns false if the wait takes long.
@@ -168,8 +171,9 @@ class StepPushes final : public Step {
   TimePoint deadline_;                  // the deadline of the answers
   std::optional<PushRepeats> repeats_;  // of the step, from its first wait for the answers on
   int moves_at_end_ = 0;                // Connection::moves()
-  Arrivals arrivals_;                   // outlives the sessions
-  ArrivingRows arriving_rows_;          // outlives the sessions
+  BatchMeans batch_means_;
+  Arrivals arrivals_;           // outlives the sessions
+  ArrivingRows arriving_rows_;  // outlives the sessions
 
   mutable Mutex mutex_;
   CondVar changed_;
