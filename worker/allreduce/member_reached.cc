@@ -31,11 +31,12 @@ absl::Status CheckGreeting(const Member::Options& options, int left, const v1::G
   return absl::OkStatus();
 }
 
-// A record or a gradient from the left neighbour. Null `ring`: it is not formed yet.
+// A record, a gradient or values of a batch from the left neighbour. Null `ring`: it is not formed yet.
 absl::Status PassToRing(Ring* ring, const v1::RingHeader& header, net::Payload payload) {
   if (ring == nullptr) {
     return absl::InvalidArgumentError("ring: a step began before all states had arrived");
   }
+  if (header.has_batch()) return ring->means().OnPart(header.batch());
   return header.has_record() ? ring->OnRecord(header.record()) : ring->OnGradient(header.gradient(), payload);
 }
 
@@ -135,6 +136,7 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
     case v1::RingHeader::kValues:
       status = OnValues(inlet.ring_epoch, header.values(), payload);
       break;
+    case v1::RingHeader::kBatch:
     case v1::RingHeader::kRecord:
     case v1::RingHeader::kGradient:
       status = PassToRing(ring.get(), header, payload);

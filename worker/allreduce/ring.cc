@@ -21,7 +21,11 @@ constexpr int64_t kMaxExamples = std::numeric_limits<uint32_t>::max();
 }  // namespace
 
 Ring::Ring(Options options, SendToRight send)
-    : options_(std::move(options)), plan_(options_.plan), send_(std::move(send)), step_(options_.version) {
+    : options_(std::move(options)),
+      plan_(options_.plan),
+      send_(std::move(send)),
+      means_(options_.worker, plan_.workers, options_.version, send_),
+      step_(options_.version) {
   for (Round& round : rounds_) {
     round.sums = std::make_shared<AlignedBuffer>(plan_.workers > 1 ? plan_.size : 0);
     round.frames = std::make_shared<const std::shared_ptr<AlignedBuffer>>(round.sums);
@@ -56,6 +60,7 @@ void Ring::Begin(int64_t examples, absl::Span<const float> gradients, bool end,
   {
     MutexLock lock(mutex_);
     record.set_step(++step_);
+    means_.BeginStep(step_, examples);
     // All workers have begun this step or wait for this worker, so no frame of the next step has arrived.
     Reset(round(step_ + 1), step_ + 1);
     begun = &round(step_);
@@ -331,6 +336,7 @@ int64_t Ring::step() const {
 }
 
 void Ring::Fail(absl::Status reason) {
+  means_.Fail(reason);
   MutexLock lock(mutex_);
   if (failure_.ok()) failure_ = std::move(reason);
   changed_.NotifyAll();

@@ -30,13 +30,10 @@
 #include "common/core/mutex.h"
 #include "common/memory/aligned_buffer.h"
 #include "common/net/wire/frame.h"
+#include "worker/allreduce/ring_means.h"
 #include "worker/peer/chunks.h"
 
 namespace cairn::allreduce {
-
-// Queues a frame for the right neighbour; does not block. The payload must not change while `owner` lives.
-using SendToRight = std::function<void(const v1::RingHeader&, net::FloatSpans payload,
-                                       const std::shared_ptr<const void>& owner)>;
 
 class Ring {
  public:
@@ -74,6 +71,8 @@ class Ring {
   absl::StatusOr<Step> Await(TimePoint deadline) ABSL_LOCKS_EXCLUDED(mutex_);
   // After Await: whether the mean of the step has left for the right neighbour, so that its memory may change.
   bool HasSent() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The means over the workers' batches within a step. Begin() begins their step too.
+  RingMeans& means() { return means_; }
   // For a ring with an empty plan, which passes records only: the result of the current step, if it has
   // ended.
   std::optional<Step> Ended() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -137,6 +136,7 @@ class Ring {
   const Options options_;
   const ChunkPlan& plan_;
   const SendToRight send_;
+  RingMeans means_;
 
   mutable Mutex mutex_;
   mutable CondVar changed_;

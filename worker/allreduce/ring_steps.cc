@@ -32,13 +32,27 @@ void RingSteps::Announce(int variable) {
 
 absl::StatusOr<Ring::Step> RingSteps::Await() {
   auto step = ring_->Await(StepDeadline());
-  if (!absl::IsDeadlineExceeded(step.status())) return step;
+  if (!step.ok()) return Named(step.status());
+  return step;
+}
+
+absl::Status RingSteps::MeanOverWorkers(absl::Span<double> values) {
+  return Named(ring_->means().Mean(values, StepDeadline()));
+}
+
+absl::Status RingSteps::SkipMeans() {
+  ring_->means().Skip();
+  return absl::OkStatus();
+}
+
+absl::Status RingSteps::Named(const absl::Status& status) const {
+  if (!absl::IsDeadlineExceeded(status)) return status;
   std::string who;
   for (size_t worker = 0; worker < options_.names.size(); ++worker) {
     absl::StrAppend(&who, worker == 0 ? "" : ", ", worker, ": ", options_.names[worker]);
   }
-  return Annotate(step.status(), absl::StrCat("no progress for ", ToSeconds(options_.step_timeout),
-                                              " s; the ring is ", who));
+  return Annotate(
+      status, absl::StrCat("no progress for ", ToSeconds(options_.step_timeout), " s; the ring is ", who));
 }
 
 absl::StatusOr<client::StepResult> RingSteps::Finish() {

@@ -74,11 +74,15 @@ class RingSteps final : public client::StepExchange, private client::Step {
  private:
   // --- Step ---
   void Announce(int variable) override;
+  absl::Status MeanOverWorkers(absl::Span<double> values) override;
+  absl::Status SkipMeans() override;
   // Waits for the mean and applies the optimizer. INVALID_ARGUMENT, on all workers, naming the variable whose
   // mean is not finite.
   absl::StatusOr<client::StepResult> Finish() override;
 
   absl::StatusOr<Ring::Step> Await();
+  // Adds the workers' names to the error of a wait.
+  absl::Status Named(const absl::Status& status) const;
 
   ModelState& state_;
   DeviceGroup& devices_;
