@@ -1,26 +1,10 @@
 """Workers without servers: `--mode allreduce` gives the result of synchronous servers, and ends as documented."""
 
-import json
 import signal
-import struct
 
-from harness import DONE, FAILURE, MLP, RETRYABLE, Cluster, IntegrationTest, main, read_summary
+from harness import DONE, FAILURE, MLP, RETRYABLE, Cluster, IntegrationTest, floats_of, main, read_summary
 
 STEPS = ["--batch_size=16", "--train_steps=20", "--seed=3", "--novalidation"]
-
-
-def floats_of(path):
-    """All values of a .safetensors file, by name."""
-    data = path.read_bytes()
-    length = struct.unpack("<Q", data[:8])[0]
-    head = json.loads(data[8:8 + length])
-    values = {}
-    for name, tensor in head.items():
-        if name != "__metadata__":
-            begin, end = tensor["data_offsets"]
-            part = data[8 + length + begin:8 + length + end]
-            values[name] = struct.unpack(f"<{len(part) // 4}f", part)
-    return values
 
 
 def around(step):

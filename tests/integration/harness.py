@@ -353,6 +353,20 @@ def make_digits(directory, train=SMALL["train"]):
                     "--validation", str(SMALL["t10k"])], check=True, stdout=subprocess.DEVNULL, timeout=TIME_LIMIT)
 
 
+def floats_of(path):
+    """All values of a .safetensors file, by name."""
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + length])
+    values = {}
+    for name, tensor in head.items():
+        if name != "__metadata__":
+            begin, end = tensor["data_offsets"]
+            part = data[8 + length + begin:8 + length + end]
+            values[name] = struct.unpack(f"<{len(part) // 4}f", part)
+    return values
+
+
 def read_summary(path):
     return json.loads(pathlib.Path(path).read_text())
 

@@ -132,6 +132,20 @@ absl::Status CheckReplication(const v1::Job& job) {
   return absl::OkStatus();
 }
 
+// A synchronized layer needs a part of the batch from every worker in every step.
+absl::Status CheckSynchronizedLayers(const TrainOptions& options, const nn::Model& model, int num_workers) {
+  if (options.mode != "sync" && !options.all_reduce()) {
+    return model.CheckBatchMayBeDivided(absl::StrCat("the workers of --mode ", options.mode));
+  }
+  if (options.replicas_to_aggregate > 0 && options.replicas_to_aggregate < num_workers) {
+    return model.CheckBatchMayBeDivided("workers of which a round takes the first (--replicas_to_aggregate)");
+  }
+  if (!options.bucket_boundaries.empty()) {
+    return model.CheckBatchMayBeDivided("workers with different lengths (--bucket_boundaries)");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& model,
@@ -150,8 +164,7 @@ absl::StatusOr<v1::Job> MakeJob(const TrainOptions& options, const nn::Model& mo
   const int num_workers = std::max(1, job.workers_size());
   const bool dynamic = options.dynamic_sharding();
   if (num_workers > 1 || options.elastic) {
-    CAIRN_RETURN_IF_ERROR(model.CheckBatchMayBeDivided(options.elastic ? "the workers of an elastic job"
-                                                                       : Counted(num_workers, "worker")));
+    CAIRN_RETURN_IF_ERROR(CheckSynchronizedLayers(options, model, num_workers));
   }
   if (options.replicas_to_aggregate > num_workers) {
     return absl::InvalidArgumentError(absl::StrCat("--replicas_to_aggregate: ", options.replicas_to_aggregate,

@@ -36,7 +36,8 @@ class Maker {
         cores_(args.cores),
         makers_(args.makers),
         trace_(args.trace),
-        assignment_(args.assignment) {}
+        assignment_(args.assignment),
+        workers_(args.workers) {}
 
   absl::StatusOr<Compute> Make() {
     if (request_.cpu_devices > request_.threads) {
@@ -46,6 +47,9 @@ class Maker {
     }
     if (assignment_ != nullptr) {
       CAIRN_RETURN_IF_ERROR(CheckOneLength());
+      if (workers_ != nullptr) {
+        CAIRN_RETURN_IF_ERROR(model_.CheckBatchMayBeDivided("groups of workers that share a model"));
+      }
       CAIRN_RETURN_IF_ERROR(MakeOurs());
       return std::move(compute_);
     }
@@ -69,7 +73,8 @@ class Maker {
     auto group = GroupOf(found);
     CAIRN_ASSIGN_OR_RETURN(
         compute_.replica,
-        nn::MakeMirroredReplica(model_, objective_, Pointers(compute_.threads), trace_, std::move(group)));
+        nn::MakeMirroredReplica(model_, objective_, Pointers(compute_.threads),
+                                {.trace = trace_, .group = std::move(group), .workers = workers_}));
     for (const FoundDevice& device : found) {
       LayerPlacement placement = {.devices = {device}, .device_of = std::vector<int>(model_.nodes().size())};
       Append(compute_.placement, DescribeLayers(model_, placement));
@@ -139,6 +144,9 @@ class Maker {
     if (lane_count == 1 && options_.devices.micro_batches <= 1)
       return MakeAlone(std::move(placement), before);
     CAIRN_RETURN_IF_ERROR(CheckOneLength());
+    if (workers_ != nullptr) {
+      CAIRN_RETURN_IF_ERROR(model_.CheckBatchMayBeDivided("workers that have several devices for one model"));
+    }
     CAIRN_RETURN_IF_ERROR(StartThreads(placement.devices));
     const int64_t micro_batches = MicroBatchesOf(options_, model_, lane_count);
     compute_.remarks.push_back(absl::StrCat("layers on ", compute_.name, ", each batch in ", micro_batches,
@@ -175,8 +183,9 @@ class Maker {
     told.type = made.type;
     told.index = made.index;
     compute_.placement = DescribeLayers(model_, placement);
-    CAIRN_ASSIGN_OR_RETURN(compute_.replica, nn::Replica::Create(model_, objective_, *compute_.device,
-                                                                 {.trace = {.recorder = trace_}}));
+    CAIRN_ASSIGN_OR_RETURN(compute_.replica,
+                           nn::Replica::Create(model_, objective_, *compute_.device,
+                                               {.trace = {.recorder = trace_}, .sync = workers_}));
     if (made.type == kGpu && options_.all_reduce() && options_.allreduce == "auto") TakePeer(*made.index);
     return absl::OkStatus();
   }
@@ -243,6 +252,7 @@ class Maker {
   const DeviceMakers& makers_;
   TraceRecorder* const trace_;
   const Assignment* const assignment_;
+  nn::BatchSync* const workers_;
   Compute compute_;
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "nn/layer/batch_sync.h"
 #include "nn/model.h"
 #include "nn/objective.h"
 #include "nn/pipeline/stage_instances.h"
@@ -55,6 +56,9 @@ struct ComputeArgs {
   TraceRecorder* trace = nullptr;  // may be null
   // This worker's position in a model that is divided over workers; null if the model is not divided.
   const Assignment* assignment = nullptr;
+  // The other workers of each batch, for a model that synchronizes batches; null: there are none. Must outlive the
+  // result.
+  nn::BatchSync* workers = nullptr;
 };
 
 // INVALID_ARGUMENT naming the flag or the layer that requests a missing device.

@@ -144,6 +144,10 @@ absl::Status WorkerTask::Build() {
   return options_.all_reduce() ? StartRing() : absl::OkStatus();
 }
 
+bool WorkerTask::synchronizes_batches() const {
+  return inputs_->trained().synchronizes_batch() && (job_.workers_size() > 1 || job_.elastic());
+}
+
 absl::Status WorkerTask::MakeDevices(const nn::Model& model, const nn::Objective& objective) {
   const int cores = CoresOf(options_, cluster_);
   const int local_rank = cluster_.spec.local_rank_of(cluster_.self);
@@ -165,7 +169,8 @@ absl::Status WorkerTask::MakeDevices(const nn::Model& model, const nn::Objective
                                                    : CoreRange(),
                    .makers = TheBackends(),
                    .trace = trace(),
-                   .assignment = assignment_.has_value() ? &*assignment_ : nullptr}));
+                   .assignment = assignment_.has_value() ? &*assignment_ : nullptr,
+                   .workers = synchronizes_batches() ? &batch_sync_ : nullptr}));
   return absl::OkStatus();
 }
 
@@ -348,7 +353,8 @@ absl::Status WorkerTask::Assemble() {
         .chief = ChiefParts(),
         .clock = clock_,
         .instruments = {.metrics = &*metrics_, .trace = trace(), .faults = &args_.faults},
-        .fetcher = table_replica_.has_value() ? &*table_replica_ : nullptr});
+        .fetcher = table_replica_.has_value() ? &*table_replica_ : nullptr,
+        .batch_sync = synchronizes_batches() ? &batch_sync_ : nullptr});
     if (!chief_) {
       hooks_ = std::make_unique<NonChief>();
       return absl::OkStatus();

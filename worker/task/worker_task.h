@@ -101,6 +101,8 @@ class WorkerTask {
   bool is_stage_worker() const { return assignment_.has_value() && assignment_->task > 0; }
   // The ports that this task will listen on.
   std::vector<net::TaskPort> Ports() const;
+  // Whether layers normalize by the batches of all workers, and there are others.
+  bool synchronizes_batches() const;
   // The parts of Build() and Assemble().
   absl::Status MakeDevices(const nn::Model& model, const nn::Objective& objective);
   absl::Status MakeStageLeader();
@@ -146,6 +148,7 @@ class WorkerTask {
   const SteadyClock clock_;
   std::optional<TraceSession> trace_;
   std::optional<StopOnSignal> stop_;
+  StepBatchSync batch_sync_;  // outlives the replica
   Compute compute_;
   split::StageLeader* leader_ = nullptr;  // compute_.replica if the model is divided
   std::optional<WorkerMetrics> metrics_;

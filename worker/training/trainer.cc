@@ -235,13 +235,9 @@ absl::Status Trainer::TrainStep() {
   const nn::BatchView view = ViewOf(batch);
   CAIRN_RETURN_IF_ERROR(ReadRowsAhead());
   TraceSpan compute(deps_.instruments.trace, TraceLane::kStep, "compute");
-  const auto [step, gradients] = BeginStep(view.examples, position_after);
-  CAIRN_ASSIGN_OR_RETURN(
-      const nn::BatchResult result,
-      deps_.replica.ForwardBackward(steps.parameters(), view, gradients, [&step = step, this](int variable) {
-        step.Announce(variable);
-        Pass("announced");
-      }));
+  const BegunStep begun = BeginStep(view.examples, position_after);
+  client::Step& step = begun.step;
+  CAIRN_ASSIGN_OR_RETURN(const nn::BatchResult result, ComputeGradients(begun, view));
   if (!std::isfinite(result.sums.loss)) {
     return absl::InvalidArgumentError(absl::StrCat("the loss is ", result.sums.loss, " at version ",
                                                    steps.version(), ": ", WhyNotFinite(batch, view)));
@@ -275,6 +271,19 @@ absl::Status Trainer::TrainStep() {
   }
   hooks_->OnStep();
   return absl::OkStatus();
+}
+
+absl::StatusOr<nn::BatchResult> Trainer::ComputeGradients(const BegunStep& begun, const nn::BatchView& view) {
+  StepBatchSync* const sync = deps_.batch_sync;
+  if (sync != nullptr && view.examples == 0) CAIRN_RETURN_IF_ERROR(begun.step.SkipMeans());
+  if (sync != nullptr) sync->Begin(begun.step, deps_.instruments.faults);
+  auto result = deps_.replica.ForwardBackward(deps_.steps.parameters(), view, begun.gradients,
+                                              [this, &begun](int variable) {
+                                                begun.step.Announce(variable);
+                                                Pass("announced");
+                                              });
+  if (sync != nullptr) sync->End();
+  return result;
 }
 
 std::string Trainer::WhyNotFinite(const data::Batch& batch, const nn::BatchView& view) {

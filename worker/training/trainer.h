@@ -27,6 +27,7 @@
 #include "worker/embedding/next_batch_fetcher.h"
 #include "worker/options/options.h"
 #include "worker/report/metrics.h"
+#include "worker/training/step_batch_sync.h"
 #include "worker/training/training_hooks.h"
 
 namespace cairn::worker {
@@ -52,7 +53,7 @@ struct TrainingSetup {
 struct Instruments {
   WorkerMetrics* metrics = nullptr;
   TraceRecorder* trace = nullptr;
-  FaultPoints* faults = nullptr;  // passes "joined", "announced", "computed", "answered"
+  FaultPoints* faults = nullptr;  // passes "joined", "mean", "announced", "computed", "answered"
 };
 
 class Trainer {
@@ -67,6 +68,7 @@ class Trainer {
     const Clock& clock;
     Instruments instruments{};
     NextBatchFetcher* fetcher = nullptr;  // may be null
+    StepBatchSync* batch_sync = nullptr;  // that the replica uses; null: it needs no other workers
   };
   explicit Trainer(const Dependencies& deps);
   ~Trainer();
@@ -118,6 +120,8 @@ class Trainer {
     absl::Span<float> gradients;
   };
   BegunStep BeginStep(int64_t examples, int64_t position);
+  // The gradients of a step that has begun.
+  absl::StatusOr<nn::BatchResult> ComputeGradients(const BegunStep& begun, const nn::BatchView& view);
   // Nothing that was begun for the next batch is used.
   void ForgetNext();
   // Begins to read rows of the following batches, as far as the fetcher reads ahead.

@@ -161,21 +161,37 @@ TEST(MakeJob, ElasticJobHasAChiefAndNoFinalVersion) {
   EXPECT_EQ(job->max_workers(), 8);
 }
 
-TEST(MakeJob, RefusesSynchronizedNormalizationOverSeveralWorkers) {
+TEST(MakeJob, RefusesSynchronizedNormalizationOfWorkersThatDoNotWaitForEachOther) {
   const nn::Model model = nn::Model::FromJson(R"({"config": {"layers": [{"class_name": "BatchNormalization",
                              "config": {"name": "norm", "input_shape": [3], "synchronized": true}}]},
                              "compile_config": {"loss": "mse", "optimizer": "sgd"}})",
                                               "m.json")
                               .value();
+  TrainOptions options;
   const auto job_of = [&](absl::string_view cluster) {
-    return MakeJob({}, model, net::ClusterSpec::FromJson(cluster, "test").value(), 100).status();
+    return MakeJob(options, model, net::ClusterSpec::FromJson(cluster, "test").value(), 100).status();
   };
-  EXPECT_EQ(job_of(R"({"ps": ["a:1"], "worker": ["b:1"]})"), absl::OkStatus());
-  EXPECT_EQ(
-      job_of(R"({"ps": ["a:1"], "worker": ["b:1", "c:1"]})"),
-      absl::InvalidArgumentError(
-          "layer 'norm' (BatchNormalization): synchronized: true is not supported where a batch is divided "
-          "among 2 workers; set it to false, or do not divide the batch"));
+  constexpr char kTwoWorkers[] = R"({"ps": ["a:1"], "worker": ["b:1", "c:1"]})";
+  for (const char* mode : {"async", "ssp"}) {
+    options.mode = mode;
+    EXPECT_EQ(job_of(R"({"ps": ["a:1"], "worker": ["b:1"]})"), absl::OkStatus());
+    EXPECT_EQ(job_of(kTwoWorkers),
+              absl::InvalidArgumentError(absl::StrCat(
+                  "layer 'norm' (BatchNormalization): synchronized: true is not supported where a batch is "
+                  "divided among the workers of --mode ",
+                  mode, "; set it to false, or do not divide the batch")));
+  }
+  for (const char* mode : {"sync", "allreduce"}) {
+    options.mode = mode;
+    EXPECT_EQ(job_of(kTwoWorkers), absl::OkStatus()) << mode;
+  }
+  options.mode = "sync";
+  options.replicas_to_aggregate = 1;
+  EXPECT_THAT(job_of(kTwoWorkers).message(), HasSubstr("of which a round takes the first"));
+  options.replicas_to_aggregate = 2;
+  EXPECT_EQ(job_of(kTwoWorkers), absl::OkStatus());
+  options.bucket_boundaries = {8};
+  EXPECT_THAT(job_of(kTwoWorkers).message(), HasSubstr("different lengths (--bucket_boundaries)"));
 }
 
 TEST(MakeJob, BackupsNeedAnotherServer) {
