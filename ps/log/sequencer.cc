@@ -1,8 +1,8 @@
 #include "ps/log/sequencer.h"
 
 #include <algorithm>
-#include <iterator>
 #include <chrono>
+#include <iterator>
 #include <set>
 #include <string>
 

@@ -40,6 +40,14 @@ absl::Status PassToRing(Ring* ring, const v1::RingHeader& header, net::Payload p
   return header.has_record() ? ring->OnRecord(header.record()) : ring->OnGradient(header.gradient(), payload);
 }
 
+// The stream ends when the answer has been sent.
+void AnswerBye(RingStream& back) {
+  v1::RingHeader answer;
+  answer.mutable_bye();
+  back.Send(answer, {}, nullptr);
+  back.End(absl::OkStatus());
+}
+
 // Why a ring epoch ends with a link that ended with `status`.
 absl::Status LossOf(const std::string& neighbour, const std::string& in_step, const absl::Status& status) {
   if (!IsLoss(status)) return status;
@@ -147,10 +155,7 @@ absl::Status Member::OnLeftFrame(Inlet& inlet, const v1::RingHeader& header, net
       Break(inlet.ring_epoch, SentStatus(header.broken().code(), header.broken().message()));
       break;
     case v1::RingHeader::kBye: {
-      v1::RingHeader answer;
-      answer.mutable_bye();
-      inlet.back->Send(answer, {}, nullptr);
-      inlet.back->End(absl::OkStatus());  // when the answer has been sent
+      AnswerBye(*inlet.back);
       MutexLock lock(mutex_);
       left_.SetBye();
       changed_.NotifyAll();
