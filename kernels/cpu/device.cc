@@ -71,7 +71,7 @@ class CpuOps final : public OpFactory {
     return cpu::MakeDense(context_, params);
   }
   absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(const EmbeddingParams& params) override {
-    return cpu::MakeEmbedding(params);
+    return cpu::MakeEmbedding(context_, params);
   }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(const TensorDesc& input,
                                                           const ActivationParams& params) override {
@@ -91,7 +91,7 @@ class CpuOps final : public OpFactory {
     return cpu::MakeGlobalPool(context_, pooling, input);
   }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) override {
-    return cpu::MakeSoftmax(input);
+    return cpu::MakeSoftmax(context_, input);
   }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(const PairDotsParams& params) override {
     return cpu::MakePairDots(context_, params);
@@ -162,7 +162,7 @@ class CpuOps final : public OpFactory {
   }
   absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1,
                                                                float l2) override {
-    return cpu::MakeRegularizer(elements, l1, l2);
+    return cpu::MakeRegularizer(context_, elements, l1, l2);
   }
   absl::StatusOr<std::unique_ptr<GaussianSample>> MakeGaussianSample(
       const GaussianSampleParams& params) override {

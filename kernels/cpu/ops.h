@@ -17,7 +17,8 @@ absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2D(onednn::Context& context, c
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeConv2DTranspose(onednn::Context& context,
                                                               const Conv2DTransposeParams& params);
 absl::StatusOr<std::unique_ptr<LinearOp>> MakeDense(onednn::Context& context, const DenseParams& params);
-absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(const EmbeddingParams& params);
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(onednn::Context& context,
+                                                        const EmbeddingParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeActivation(onednn::Context& context, const TensorDesc& input,
                                                         const ActivationParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(onednn::Context& context, const AffineParams& params);
@@ -28,7 +29,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAveragePool2D(onednn::Context& cont
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeMaxPool2D(onednn::Context& context, const Pool2DParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(onednn::Context& context, Pooling pooling,
                                                         const TensorDesc& input);
-absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(onednn::Context& context, const TensorDesc& input);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeRotary(onednn::Context& context, const RotaryParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(onednn::Context& context, const StepMaskParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(onednn::Context& context, const PairDotsParams& params);
@@ -65,7 +66,8 @@ absl::StatusOr<std::unique_ptr<Dropout>> MakeDropout(onednn::Context& context, c
 absl::StatusOr<std::unique_ptr<ImageWarp>> MakeImageWarp(onednn::Context& context,
                                                          const ImageWarpParams& params);
 absl::StatusOr<std::unique_ptr<Dropout>> MakeNoise(onednn::Context& context, const NoiseParams& params);
-absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(int64_t elements, float l1, float l2);
+absl::StatusOr<std::unique_ptr<Regularizer>> MakeRegularizer(onednn::Context& context, int64_t elements,
+                                                             float l1, float l2);
 absl::StatusOr<std::unique_ptr<GaussianSample>> MakeGaussianSample(const GaussianSampleParams& params);
 absl::StatusOr<std::unique_ptr<Reorder>> MakeReorder(onednn::Context& context, const TensorDesc& from,
                                                      const TensorDesc& to);

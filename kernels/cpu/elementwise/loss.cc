@@ -1,4 +1,6 @@
-// Losses, row by row, in the calling thread; the sums are in double and in row order.
+// Losses, row by row; the sums are in double and in row order, so they do not depend on the number of threads.
+#include <omp.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -8,13 +10,14 @@
 #include "kernels/cpu/loops/activation_loops.h"
 #include "kernels/cpu/loops/instruction_sets.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/formulas.h"
 
 namespace cairn::kernels::cpu {
 namespace {
 
 // A row's targets are either one class index or a weight for each class. Both forms provide the target t[j]
-// of class j, and the sum of t[j] * f(j) over the classes.
+// of class j, the sum of t[j] * f(j) over the classes, and f(j, t[j]) for all of them.
 class OneClass {
  public:
   explicit OneClass(float label) : label_(static_cast<int64_t>(label)) {}
@@ -22,6 +25,13 @@ class OneClass {
   template <typename Function>
   double Sum(const Function& f) const {
     return f(label_);
+  }
+  // Without a comparison for each class, which would cost as much as a simple `f`.
+  template <typename Function>
+  void ForEach(int64_t width, const Function& f) const {
+    for (int64_t j = 0; j < label_; ++j) f(j, 0.0f);
+    f(label_, 1.0f);
+    for (int64_t j = label_ + 1; j < width; ++j) f(j, 0.0f);
   }
 
  private:
@@ -39,6 +49,10 @@ class Shares {
     for (int64_t j = 0; j < width_; ++j) sum += double{(*this)[j] * f(j)};
     return sum;
   }
+  template <typename Function>
+  void ForEach(int64_t width, const Function& f) const {
+    for (int64_t j = 0; j < width; ++j) f(j, (*this)[j]);
+  }
 
  private:
   const float* const targets_;
@@ -48,47 +62,57 @@ class Shares {
 
 class CpuLoss final : public Loss {
  public:
-  explicit CpuLoss(const LossParams& params)
-      : params_(params),
+  CpuLoss(onednn::Context& context, const LossParams& params)
+      : context_(context),
+        params_(params),
         smooth_(MakeSmoothing(params)),
         terms_(params.terms_per_example()),
         scale_(static_cast<float>(params.weight) / static_cast<float>(params.terms())),
         output_stride_(params.output_stride != 0 ? params.output_stride : params.outputs_per_example()),
         target_stride_(params.target_stride != 0 ? params.target_stride : params.targets_per_example()),
-        exponentials_(static_cast<size_t>(params.width)) {}
+        terms_of_rows_(static_cast<size_t>(params.batch * params.rows_per_example)),
+        scratch_(static_cast<size_t>(context.threads() * params.width)) {}
 
   absl::Status Run(const float* outputs, const float* targets, const float* weights, LossSums* sums,
                    float* doutputs) override {
     const float row_weight = params_.leaves_out_rows() ? WeightOfRows(outputs, targets) : 1;
     if (params_.kind == LossKind::kSparseCategoricalCrossentropy)
       CAIRN_RETURN_IF_ERROR(CheckLabels(outputs, targets));
-    *sums = {.examples = params_.batch};
-    const int64_t targets_per_row = params_.targets_per_example() / params_.rows_per_example;
-    for (int64_t example = 0; example < params_.batch; ++example) {
-      const float* const row_weights =
-          weights == nullptr || !params_.row_weights ? nullptr : weights + example * params_.rows_per_example;
-      const float weight = row_weight * (weights == nullptr || params_.row_weights ? 1.0f : weights[example]);
-      const float* output = outputs + example * output_stride_;
-      const float* target = targets + example * target_stride_;
-      float* doutput = doutputs == nullptr ? nullptr : doutputs + example * output_stride_;
-      double loss = 0;
-      for (int64_t row = 0; row < params_.rows_per_example; ++row) {
+    const auto weight_of = [&](int64_t example) {
+      return row_weight * (weights == nullptr || params_.row_weights ? 1.0f : weights[example]);
+    };
+    const int64_t rows = params_.rows_per_example, targets_per_row = params_.targets_per_example() / rows;
+    const int64_t grain = std::max<int64_t>(1, kElementGrain / params_.width);
+    ParallelFor(context_, params_.batch * rows, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t example = i / rows, row = i % rows;
+        const int64_t at = example * output_stride_ + row * params_.width;
+        float* const doutput = doutputs == nullptr ? nullptr : doutputs + at;
+        double& terms = terms_of_rows_[static_cast<size_t>(i)];
         if (IsLeftOut(outputs, targets, example, row)) {
           if (doutput != nullptr) std::fill_n(doutput, params_.width, 0.0f);
-        } else {
-          const float of_row = row_weights == nullptr ? 1.0f : row_weights[row];
-          loss += double{of_row} * Row(output, target, weight * of_row * scale_, doutput);
+          terms = 0;
+          continue;
         }
-        output += params_.width;
-        target += targets_per_row;
-        if (doutput != nullptr) doutput += params_.width;
+        const float of_row = weights == nullptr || !params_.row_weights ? 1.0f : weights[i];
+        const float* const target = targets + example * target_stride_ + row * targets_per_row;
+        terms = double{of_row} * Row(outputs + at, target, weight_of(example) * of_row * scale_, doutput);
       }
-      sums->loss += double{weight} * loss / static_cast<double>(terms_);
+    });
+    *sums = {.examples = params_.batch};
+    for (int64_t example = 0; example < params_.batch; ++example) {
+      double loss = 0;
+      for (int64_t row = 0; row < rows; ++row)
+        loss += terms_of_rows_[static_cast<size_t>(example * rows + row)];
+      sums->loss += double{weight_of(example)} * loss / static_cast<double>(terms_);
     }
     return absl::OkStatus();
   }
 
  private:
+  // [width] of this thread.
+  float* Scratch() { return scratch_.data() + omp_get_thread_num() * params_.width; }
+
   bool IsLeftOut(const float* outputs, const float* targets, int64_t example, int64_t row) const {
     if (params_.masked && outputs[example * output_stride_ + params_.outputs_per_example() + row] == 0)
       return true;
@@ -160,13 +184,12 @@ class CpuLoss final : public Loss {
 
   template <typename Targets>
   double Logits(const float* output, const Targets& targets, float scale, float* doutput) {
-    const RowSum row = code_.exponentials(output, params_.width, exponentials_.data());
+    const RowSum row = code_.exponentials(output, params_.width, doutput == nullptr ? Scratch() : doutput);
     if (doutput != nullptr) {
       const auto sum_of_targets = static_cast<float>(targets.Sum([](int64_t) { return 1.0f; }));
-      for (int64_t j = 0; j < params_.width; ++j) {
-        const float probability = exponentials_[static_cast<size_t>(j)] / row.sum;
-        doutput[j] = LogitLossGradient(probability, targets[j], sum_of_targets) * scale;
-      }
+      targets.ForEach(params_.width, [=](int64_t j, float target) {
+        doutput[j] = LogitLossGradient(doutput[j] / row.sum, target, sum_of_targets) * scale;
+      });
     }
     const float log_sum = std::log(row.sum);
     return targets.Sum([&](int64_t j) { return LogitLoss(output[j], row.largest, log_sum); });
@@ -188,7 +211,7 @@ class CpuLoss final : public Loss {
 
   double FocalCategories(const float* output, const float* target, float scale, float* doutput) {
     const CategoricalFocal focal = MakeCategoricalFocal(params_, params_.class_alphas.data());
-    float* const p = exponentials_.data();
+    float* const p = Scratch();
     float sum = 0;
     if (params_.from_logits) {
       sum = code_.exponentials(output, params_.width, p).sum;
@@ -230,12 +253,14 @@ class CpuLoss final : public Loss {
     return sum;
   }
 
+  onednn::Context& context_;
   const LossParams params_;
   const LabelSmoothing smooth_;
   const int64_t terms_;
   const float scale_;  // the factor of a term's gradient, if the example has weight 1
   const int64_t output_stride_, target_stride_;
-  std::vector<float> exponentials_;  // [width]
+  std::vector<double> terms_of_rows_;  // [batch * rows_per_example], each times the weight of its row
+  std::vector<float> scratch_;         // [thread, width]
   const ActivationCode code_ = CAIRN_BEST_LOOPS(ActivationLoops);
 };
 
@@ -244,7 +269,7 @@ class CpuLoss final : public Loss {
 absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(onednn::Context& context, const LossParams& params) {
   CAIRN_RETURN_IF_ERROR(Validate(params));
   if (params.kind == LossKind::kInBatchSoftmax) return MakeInBatchSoftmax(context, params);
-  return std::make_unique<CpuLoss>(params);
+  return std::make_unique<CpuLoss>(context, params);
 }
 
 }  // namespace cairn::kernels::cpu

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/embedding_errors.h"
 
 namespace cairn::kernels::cpu {
@@ -16,8 +17,8 @@ namespace {
 template <typename Index>
 class CpuEmbedding final : public LinearOp {
  public:
-  explicit CpuEmbedding(const EmbeddingParams& params)
-      : params_(params), output_({.shape = {params.indices, params.width}}) {}
+  CpuEmbedding(onednn::Context& context, const EmbeddingParams& params)
+      : context_(context), params_(params), output_({.shape = {params.indices, params.width}}) {}
 
   const TensorDesc& output() const override { return output_; }
 
@@ -25,19 +26,32 @@ class CpuEmbedding final : public LinearOp {
     const auto* const indices = reinterpret_cast<const Index*>(x);
     for (int64_t i = 0; i < params_.indices; ++i) {
       if (!IsRow(indices[i])) return NotInTable(indices[i], params_.rows);
-      std::memcpy(y + i * params_.width, table + Row(indices[i]), RowBytes());
     }
+    const int64_t grain = std::max<int64_t>(1, kElementGrain / params_.width);
+    ParallelFor(context_, params_.indices, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        std::memcpy(y + i * params_.width, table + Row(indices[i]), RowBytes());
+      }
+    });
     return absl::OkStatus();
   }
 
   absl::Status Backward(const float* x, const float* /*table*/, const float* /*y*/, float* dy, float* /*dx*/,
                         float* dtable, float* /*dbias*/) override {
     const auto* const indices = reinterpret_cast<const Index*>(x);
-    std::memset(dtable, 0, static_cast<size_t>(params_.rows) * RowBytes());
-    for (int64_t i = 0; i < params_.indices; ++i) {
-      float* to = dtable + Row(indices[i]);
-      for (int64_t j = 0; j < params_.width; ++j) to[j] += dy[i * params_.width + j];
-    }
+    ParallelFor(context_, params_.rows * params_.width, kElementGrain,
+                [&](int64_t begin, int64_t end) { std::fill(dtable + begin, dtable + end, 0.0f); });
+    // Threads share columns, not rows, of which some are used much more often.
+    constexpr int64_t kFewestColumns = 32;
+    const int64_t columns =
+        std::max(kFewestColumns, (params_.width + context_.threads() - 1) / context_.threads());
+    ParallelFor(context_, params_.width, columns, [&](int64_t begin, int64_t end) {
+      for (int64_t i = 0; i < params_.indices; ++i) {
+        float* const to = dtable + Row(indices[i]);
+        const float* const from = dy + i * params_.width;
+        for (int64_t j = begin; j < end; ++j) to[j] += from[j];
+      }
+    });
     return absl::OkStatus();
   }
 
@@ -52,6 +66,7 @@ class CpuEmbedding final : public LinearOp {
   size_t RowBytes() const { return static_cast<size_t>(params_.width) * sizeof(float); }
   int64_t Row(Index index) const { return static_cast<int64_t>(index) * params_.width; }
 
+  onednn::Context& context_;
   const EmbeddingParams params_;
   const TensorDesc output_;
 };
@@ -105,15 +120,16 @@ class CpuEmbeddingMean final : public LinearOp {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(const EmbeddingParams& params) {
+absl::StatusOr<std::unique_ptr<LinearOp>> MakeEmbedding(onednn::Context& context,
+                                                        const EmbeddingParams& params) {
   if (params.indices < 1 || params.rows < 1 || params.width < 1) {
     return absl::InvalidArgumentError(absl::StrCat("cannot look up ", params.indices, " rows in a table [",
                                                    params.rows, ",", params.width, "]"));
   }
   if (params.ragged_mean) return std::make_unique<CpuEmbeddingMean>(params);
-  if (!IsInteger(params.index_type)) return std::make_unique<CpuEmbedding<float>>(params);
+  if (!IsInteger(params.index_type)) return std::make_unique<CpuEmbedding<float>>(context, params);
   return WithIntegerType(params.index_type, [&](auto zero) -> std::unique_ptr<LinearOp> {
-    return std::make_unique<CpuEmbedding<decltype(zero)>>(params);
+    return std::make_unique<CpuEmbedding<decltype(zero)>>(context, params);
   });
 }
 
