@@ -38,7 +38,7 @@ class RowAccuracy final : public ExampleMean {
   }
 
   bool IsRight(Row outputs, size_t label) const {
-    if (rule_ == Rule::kLargest) return IndexOfLargest(outputs) == label;
+    if (rule_ == Rule::kLargest) return IsIndexOfLargest(outputs, label);
     // NaN does not count as a large score (JAX' in_top_k).
     const float score = std::isnan(outputs[label]) ? -std::numeric_limits<float>::infinity() : outputs[label];
     return std::count_if(outputs.begin(), outputs.end(), [score](float other) { return other > score; }) <

@@ -1,8 +1,8 @@
 // The perplexity of predicted tokens: exp of the mean cross entropy (keras_hub/src/metrics/perplexity.py).
-#include <algorithm>
 #include <cmath>
 #include <memory>
 
+#include "kernels/cpu/log_sum.h"
 #include "kernels/formulas.h"
 #include "nn/metrics/metric.h"
 
@@ -32,10 +32,8 @@ class Perplexity final : public Metric {
   // -log of the probability of `token`.
   double Crossentropy(absl::Span<const float> outputs, size_t token) const {
     if (params_.from_logits) {
-      const float largest = *std::max_element(outputs.begin(), outputs.end());
-      double sum = 0;
-      for (const float logit : outputs) sum += double{std::exp(logit - largest)};
-      return double{kernels::LogitLoss(outputs[token], largest, static_cast<float>(std::log(sum)))};
+      const kernels::cpu::LogSum row = kernels::cpu::LogSumOf(outputs);
+      return double{kernels::LogitLoss(outputs[token], row.largest, row.log_sum)};
     }
     double sum = 0;
     for (const float probability : outputs) sum += double{probability};
