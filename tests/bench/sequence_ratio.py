@@ -2,12 +2,12 @@
 """How much faster a training step of a sequence model (forward, backward, Adam) is here than in PyTorch.
 
     tests/bench/sequence_ratio.py lstm|gpt --torch_python VENV/bin/python [--bin build/release/bin] [--pairs 3]
-                                           [--threads 1,2]
+                                           [--threads 1,2] [--tokens 65]
 
 lstm: a classifier of two layers of 256 units over 100 steps of 128 channels, batches of 32. gpt: 6 blocks of 6 heads
-and 384 channels, 65 tokens, 10.7 million parameters, 8 windows of 256 tokens. PyTorch runs eagerly and compiled, and
-the faster one counts. The programs run in turn, and the figure to quote is the median of the ratios, by processor time:
-other work on the machine does not count.
+and 384 channels, 65 tokens, 10.7 million parameters, 8 windows of 256 tokens; with --tokens, a larger vocabulary.
+PyTorch runs eagerly and compiled, and the faster one counts. The programs run in turn, and the figure to quote is the
+median of the ratios, by processor time: other work on the machine does not count.
 """
 
 import argparse
@@ -21,11 +21,11 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STEPS, CHANNELS, UNITS, CLASSES = 100, 128, 256, 10  # of the LSTM
-TOKENS, WINDOW, WIDTH, HEADS, BLOCKS = 65, 256, 384, 6, 6  # of the GPT
+WINDOW, WIDTH, HEADS, BLOCKS = 256, 384, 6, 6  # of the GPT
 BATCH = {"lstm": 32, "gpt": 8}
 
 
-def lstm():
+def lstm(_options):
     def layer(**options):
         return {"class_name": "LSTM", "config": {"units": UNITS, **options}}
 
@@ -34,7 +34,7 @@ def lstm():
         {"class_name": "Dense", "config": {"units": CLASSES}}]}}
 
 
-def gpt():
+def gpt(options):
     layers = []
 
     def add(class_name, inputs, arguments=None, **config):
@@ -48,7 +48,7 @@ def gpt():
         return name
 
     tokens = add("InputLayer", [], batch_shape=[None, WINDOW], dtype="int32")
-    x = add("Embedding", [tokens], input_dim=TOKENS, output_dim=WIDTH)
+    x = add("Embedding", [tokens], input_dim=options.tokens, output_dim=WIDTH)
     x = add("EinsumDense", [x], equation="abc,cd->abd", output_shape=[WINDOW, WIDTH], bias_axes="bd")
     for _ in range(BLOCKS):
         normal = add("LayerNormalization", [x])
@@ -57,7 +57,7 @@ def gpt():
         x = add("Add", [x, attended])
         hidden = add("Dense", [add("LayerNormalization", [x])], units=4 * WIDTH, activation="gelu")
         x = add("Add", [x, add("Dense", [hidden], units=WIDTH)])
-    scores = add("Dense", [add("LayerNormalization", [x])], units=TOKENS)
+    scores = add("Dense", [add("LayerNormalization", [x])], units=options.tokens)
     return {"class_name": "Functional", "config": {
         "name": "gpt", "layers": layers, "input_layers": [[tokens, 0, 0]], "output_layers": [[scores, 0, 0]]}}
 
@@ -65,7 +65,7 @@ def gpt():
 MODELS = {"lstm": lstm, "gpt": gpt}
 
 
-def torch_lstm(torch):
+def torch_lstm(torch, _tokens):
     class Classifier(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -79,7 +79,7 @@ def torch_lstm(torch):
     return Classifier(), x, torch.randint(0, CLASSES, (BATCH["lstm"],))
 
 
-def torch_gpt(torch):
+def torch_gpt(torch, tokens):
     nn = torch.nn
 
     class Block(nn.Module):
@@ -99,31 +99,32 @@ def torch_gpt(torch):
     class Gpt(nn.Module):
         def __init__(self):
             super().__init__()
-            self.tokens, self.positions = nn.Embedding(TOKENS, WIDTH), nn.Parameter(torch.zeros(WINDOW, WIDTH))
+            self.tokens, self.positions = nn.Embedding(tokens, WIDTH), nn.Parameter(torch.zeros(WINDOW, WIDTH))
             self.blocks = nn.Sequential(*[Block() for _ in range(BLOCKS)])
-            self.norm, self.scores = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, TOKENS)
+            self.norm, self.scores = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, tokens)
 
         def forward(self, x):
             return self.scores(self.norm(self.blocks(self.tokens(x) + self.positions))).flatten(0, 1)
 
-    x = torch.randint(0, TOKENS, (BATCH["gpt"], WINDOW))
-    return Gpt(), x, torch.randint(0, TOKENS, (BATCH["gpt"] * WINDOW,))
+    x = torch.randint(0, tokens, (BATCH["gpt"], WINDOW))
+    return Gpt(), x, torch.randint(0, tokens, (BATCH["gpt"] * WINDOW,))
 
 
-def torch_rate(network, threads, compiled, steps):
+def torch_rate(options):
     """Prints examples per second of processor time and of elapsed time."""
     import time
 
     import torch
 
+    network, threads = options.network, int(options.threads)
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    model, x, labels = {"lstm": torch_lstm, "gpt": torch_gpt}[network](torch)
-    run = torch.compile(model) if compiled else model
+    model, x, labels = {"lstm": torch_lstm, "gpt": torch_gpt}[network](torch, options.tokens)
+    run = torch.compile(model) if options.torch == "compiled" else model
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
     loss_of = torch.nn.CrossEntropyLoss()
     times = []
-    for step in range(steps + 3):
+    for step in range(options.steps + 3):
         begin, began = time.process_time(), time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         loss_of(run(x), labels).backward()
@@ -137,7 +138,7 @@ def torch_rate(network, threads, compiled, steps):
 def own_run(options, threads, path, steps):
     """Processor seconds of a whole run, and the examples per second of its median step."""
     command = [os.path.join(options.bin, "step_bench"), "--model", path, "--threads", str(threads), "--batch_size",
-               str(BATCH[options.network]), "--ids", str(TOKENS), "--warm_up", "3", "--steps", str(steps)]
+               str(BATCH[options.network]), "--ids", str(options.tokens), "--warm_up", "3", "--steps", str(steps)]
     before = os.times()
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=600).stdout
     after = os.times()
@@ -160,13 +161,14 @@ def main():
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--tokens", type=int, default=65)
     parser.add_argument("--torch", choices=["eager", "compiled"], help="only measures PyTorch in this process")
     options = parser.parse_args()
     if options.torch is not None:
-        torch_rate(options.network, int(options.threads), options.torch == "compiled", options.steps)
+        torch_rate(options)
         return
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(MODELS[options.network](), file)
+        json.dump(MODELS[options.network](options), file)
         file.flush()
         for threads in map(int, options.threads.split(",")):
             ratios = []
@@ -174,7 +176,7 @@ def main():
                 peers = {}
                 for way in ("eager", "compiled"):
                     command = [options.torch_python, __file__, options.network, "--torch", way, "--threads",
-                               str(threads), "--steps", str(options.steps)]
+                               str(threads), "--steps", str(options.steps), "--tokens", str(options.tokens)]
                     peers[way] = json.loads(
                         subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=600).stdout)
                 own = own_rate(options, threads, file.name)
