@@ -92,6 +92,22 @@ CAIRN_HOST_DEVICE inline float Activate(const ActivationParams& f, float x) {
       return HardSigmoid(x);
     case Activation::kHardSilu:
       return x * HardSigmoid(x);
+    case Activation::kExp:
+      return std::exp(x);
+    case Activation::kLog:
+      return std::log(x);
+    case Activation::kLog1p:
+      return std::log1p(x);
+    case Activation::kSqrt:
+      return std::sqrt(x);
+    case Activation::kRsqrt:
+      return 1.0f / std::sqrt(x);
+    case Activation::kReciprocal:
+      return 1.0f / x;
+    case Activation::kSin:
+      return std::sin(x);
+    case Activation::kCos:
+      return std::cos(x);
   }
   return x;
 }
@@ -142,6 +158,22 @@ CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, f
     case Activation::kHardSilu:
       if (x <= -3) return 0;
       return x >= 3 ? 1.0f : x * (1.0f / 3) + 0.5f;
+    case Activation::kExp:
+      return std::exp(x);
+    case Activation::kLog:
+      return 1.0f / x;
+    case Activation::kLog1p:
+      return 1.0f / (1.0f + x);
+    case Activation::kSqrt:
+      return 0.5f / std::sqrt(x);
+    case Activation::kRsqrt:
+      return -0.5f / std::sqrt(x) / x;
+    case Activation::kReciprocal:
+      return -(1.0f / x) * (1.0f / x);
+    case Activation::kSin:
+      return std::cos(x);
+    case Activation::kCos:
+      return -std::sin(x);
   }
   return 1;
 }

@@ -23,6 +23,12 @@ bool ActivationParams::keeps_zero() const {
     case Activation::kSigmoid:
     case Activation::kSoftplus:
     case Activation::kHardSigmoid:
+    case Activation::kExp:
+    case Activation::kLog:
+    case Activation::kSqrt:  // its derivative at 0 is infinite: a gradient of 0 there would become NaN
+    case Activation::kRsqrt:
+    case Activation::kReciprocal:
+    case Activation::kCos:
       return false;
     case Activation::kRelu:
       return threshold == 0 || slope == 0;

@@ -42,6 +42,14 @@ enum class Activation {
   kGeluTanh,     // the approximation with tanh
   kHardSigmoid,  // x / 6 + 1/2, in [0, 1]
   kHardSilu,     // x times that
+  kExp,
+  kLog,    // -infinity at 0, NaN below
+  kLog1p,  // log(1 + x)
+  kSqrt,
+  kRsqrt,       // 1 / sqrt(x)
+  kReciprocal,  // 1 / x
+  kSin,
+  kCos,
 };
 
 struct ActivationParams {
@@ -351,8 +359,8 @@ enum class RecurrentCell { kSimple, kLstm, kGru };
 //   kSimple  h = f(z + h U)
 //   kLstm    c = s(zf + h Uf) c + s(zi + h Ui) f(zc + h Uc),  h = s(zo + h Uo) f(c)
 //   kGru     h = u h + (1 - u) f(zh + r (h Uh + bh)),  u = s(zz + h Uz + bz),  r = s(zr + h Ur + br)
-// and without `reset_after` the candidate of kGru is f(zh + (r h) Uh). Neither `activation` may be kSilu, kGelu or
-// kGeluTanh, whose derivatives do not follow from their values.
+// and without `reset_after` the candidate of kGru is f(zh + (r h) Uh). The derivative of both
+// activations must follow from the value (HasDerivativeOfValue): neither may be kSilu or kGelu, for example.
 struct RecurrenceParams {
   RecurrentCell cell = RecurrentCell::kSimple;
   int64_t batch = 0, steps = 0, units = 0;

@@ -14,8 +14,20 @@ namespace cairn::kernels {
 
 // Whether the derivative of the function follows from its value: see DerivativeOfValue().
 inline bool HasDerivativeOfValue(const ActivationParams& f) {
-  return f.kind != Activation::kSilu && f.kind != Activation::kGelu && f.kind != Activation::kGeluTanh &&
-         f.kind != Activation::kHardSilu && f.threshold == 0 && (f.kind != Activation::kRelu || f.slope >= 0);
+  switch (f.kind) {
+    case Activation::kRelu:
+      return f.threshold == 0 && f.slope >= 0;
+    case Activation::kLinear:
+    case Activation::kElu:
+    case Activation::kSelu:
+    case Activation::kSigmoid:
+    case Activation::kTanh:
+    case Activation::kSoftplus:
+    case Activation::kHardSigmoid:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // f'(x) from y = f(x). It equals ActivationDerivative() up to rounding.

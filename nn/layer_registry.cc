@@ -75,6 +75,7 @@ constexpr LayerRow kLayers[] = {
     {"LlamaAttention", MakeLlamaAttention},
     {"LlamaLayerNorm", MakeLlamaLayerNorm},
     {"Masking", MakeMasking, ByteUse::kRaw},
+    {"MathFunction", MakeMathFunction, ByteUse::kPasses},
     {"MaxPooling1D", MakeMaxPooling1D, ByteUse::kPasses},
     {"MaxPooling2D", MakeMaxPooling2D, ByteUse::kPasses},
     {"MaxPooling3D", MakeMaxPooling3D, ByteUse::kPasses},

@@ -27,6 +27,7 @@ struct Row {
 constexpr float kNoLimit = std::numeric_limits<float>::infinity();
 constexpr Row kActivations[] = {
     {"elu", {.function = {.kind = Activation::kElu, .slope = 1}}},
+    {"exponential", {.function = {.kind = Activation::kExp}}},
     {"gelu", {.function = {.kind = Activation::kGelu}}},
     {"keras_hub>gelu_approximate", {.function = {.kind = Activation::kGeluTanh}}},
     {"keras_nlp>gelu_approximate", {.function = {.kind = Activation::kGeluTanh}}},
@@ -161,6 +162,22 @@ std::string OnnxFunction(const kernels::ActivationParams& f, const std::string& 
       return onnx.Add("HardSigmoid", {x}, {{"alpha", 1.0f / 6}, {"beta", 0.5f}});
     case Activation::kHardSilu:
       return onnx.Add("HardSwish", {x});
+    case Activation::kExp:
+      return onnx.Add("Exp", {x});
+    case Activation::kLog:
+      return onnx.Add("Log", {x});
+    case Activation::kLog1p:
+      return onnx.Add("Log", {onnx.Add("Add", {x, onnx.Scalar("one", 1)})});
+    case Activation::kSqrt:
+      return onnx.Add("Sqrt", {x});
+    case Activation::kRsqrt:
+      return onnx.Add("Reciprocal", {onnx.Add("Sqrt", {x})});
+    case Activation::kReciprocal:
+      return onnx.Add("Reciprocal", {x});
+    case Activation::kSin:
+      return onnx.Add("Sin", {x});
+    case Activation::kCos:
+      return onnx.Add("Cos", {x});
   }
   return x;
 }

@@ -1,8 +1,11 @@
-// Activation, ELU, Identity, LeakyReLU, ReLU and Softmax: activations as separate layers.
+// Activation, ELU, Identity, LeakyReLU, ReLU and Softmax: activations as separate layers. MathFunction: functions of
+// keras.ops that are no activations of Keras.
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "kernels/device.h"
 #include "nn/layers/activation.h"
 #include "nn/layers/layer_ops.h"
@@ -73,6 +76,21 @@ std::unique_ptr<Layer> MakeLeakyRelu(std::string name, ConfigReader& config) {
   return std::make_unique<ActivationLayer>(
       std::move(name), "LeakyReLU",
       ActivationSpec{.function = {.kind = Activation::kRelu, .slope = static_cast<float>(slope)}});
+}
+
+std::unique_ptr<Layer> MakeMathFunction(std::string name, ConfigReader& config) {
+  constexpr std::pair<const char*, Activation> kFunctions[] = {
+      {"cos", Activation::kCos},     {"exp", Activation::kExp},     {"log", Activation::kLog},
+      {"log1p", Activation::kLog1p}, {"rsqrt", Activation::kRsqrt}, {"reciprocal", Activation::kReciprocal},
+      {"sin", Activation::kSin},     {"sqrt", Activation::kSqrt},
+  };
+  const std::string wanted =
+      config.Choice("function", {"cos", "exp", "log", "log1p", "rsqrt", "reciprocal", "sin", "sqrt"}, "exp");
+  const auto* const found =
+      absl::c_find_if(kFunctions, [&](const auto& function) { return wanted == function.first; });
+  const Activation kind = found == std::end(kFunctions) ? Activation::kExp : found->second;
+  return std::make_unique<ActivationLayer>(std::move(name), "MathFunction",
+                                           ActivationSpec{.function = {.kind = kind}});
 }
 
 std::unique_ptr<Layer> MakeRelu(std::string name, ConfigReader& config) {

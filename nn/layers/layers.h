@@ -68,6 +68,7 @@ std::unique_ptr<Layer> MakeLlamaAttention(std::string name, ConfigReader& config
 std::unique_ptr<Layer> MakeLlamaLayerNorm(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeLstm(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeMasking(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeMathFunction(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeMaxPooling1D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeMaxPooling2D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeMaxPooling3D(std::string name, ConfigReader& config);

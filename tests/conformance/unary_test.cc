@@ -82,6 +82,44 @@ TEST_P(UnaryConformance, Activations) {
   }
 }
 
+// Functions that have a value for each positive number.
+const Function kPositiveFunctions[] = {
+    {"exp", {.kind = Activation::kExp}, [](double x) { return std::exp(x); }},
+    {"log", {.kind = Activation::kLog}, [](double x) { return std::log(x); }},
+    {"log1p", {.kind = Activation::kLog1p}, [](double x) { return std::log1p(x); }},
+    {"sqrt", {.kind = Activation::kSqrt}, [](double x) { return std::sqrt(x); }},
+    {"rsqrt", {.kind = Activation::kRsqrt}, [](double x) { return 1 / std::sqrt(x); }},
+    {"reciprocal", {.kind = Activation::kReciprocal}, [](double x) { return 1 / x; }},
+    {"sin", {.kind = Activation::kSin}, [](double x) { return std::sin(x); }},
+    {"cos", {.kind = Activation::kCos}, [](double x) { return std::cos(x); }},
+};
+
+TEST_P(UnaryConformance, FunctionsOfPositiveNumbers) {
+  for (const Function& f : kPositiveFunctions) {
+    for (const Shape& shape : {Shape{1}, Shape{7, 13}, Shape{2, 3, 5, 16}}) {
+      SCOPED_TRACE(testing::Message() << f.name << " " << shape.ToString());
+      Tensor x = RandomTensor(shape, 7);
+      for (double& value : x.values) value = 0.5 + 2 * std::fabs(value);
+      Check(device().ops().MakeActivation(ActivationDesc(shape), f.params), x, Layout::kRowMajor,
+            [&](const Tensor& a) {
+              Tensor y(a.shape);
+              for (size_t i = 0; i < y.values.size(); ++i) y.values[i] = f.definition(a.values[i]);
+              return y;
+            });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Padding channels of blocked images are 0, and so must their gradients be: the derivative of a root at 0 is infinite.
+TEST(ActivationParams, FunctionsWithoutAFiniteDerivativeAtZeroDoNotKeepIt) {
+  for (const Activation kind : {Activation::kExp, Activation::kLog, Activation::kSqrt, Activation::kRsqrt,
+                                Activation::kReciprocal, Activation::kCos})
+    EXPECT_FALSE(ActivationParams{.kind = kind}.keeps_zero()) << static_cast<int>(kind);
+  for (const Activation kind : {Activation::kLog1p, Activation::kSin})
+    EXPECT_TRUE(ActivationParams{.kind = kind}.keeps_zero()) << static_cast<int>(kind);
+}
+
 TEST_P(UnaryConformance, ActivationsOfLargeNumbersStayFinite) {
   Tensor x({4});
   x.values = {-1e4, -100, 100, 1e4};

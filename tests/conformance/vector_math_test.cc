@@ -66,6 +66,12 @@ double Twice(double x) {  // of gelu's approximation: twice tanh's argument
 constexpr double kSeluScale = 1.0507009873554805, kSeluAlpha = 1.6732632423543772;
 
 const Function kFunctions[] = {
+    {"exp",
+     {.kind = Activation::kExp},
+     [](double x) { return std::exp(x); },
+     [](double x) { return std::exp(x); },
+     1,
+     kInfinity},  // the derivative is the value, and overflows as it does
     {"elu",
      {.kind = Activation::kElu, .slope = 0.5f},
      [](double x) { return x > 0 ? x : 0.5 * std::expm1(x); },

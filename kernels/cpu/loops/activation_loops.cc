@@ -171,6 +171,85 @@ struct HardSilu {
   }
 };
 
+struct ExpFunction {
+  inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const { Exp<kLanes>(x, y); }
+  inline __attribute__((always_inline)) void Derivative(const Vector& x, Vector& d) const {
+    Exp<kLanes>(x, d);
+  }
+};
+
+// The C library's functions, lane by lane.
+template <typename Scalar>
+inline __attribute__((always_inline)) void EachLane(const Vector& x, const Scalar& scalar, Vector& y) {
+  for (int lane = 0; lane < kLanes; ++lane) y[lane] = scalar(x[lane]);
+}
+
+struct LogFunction {
+  inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
+    EachLane(x, [](float v) { return __builtin_logf(v); }, y);
+  }
+  inline __attribute__((always_inline)) void Derivative(const Vector& x, Vector& d) const { d = 1.0f / x; }
+};
+
+struct Log1pFunction {
+  inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
+    EachLane(x, [](float v) { return __builtin_log1pf(v); }, y);
+  }
+  inline __attribute__((always_inline)) void Derivative(const Vector& x, Vector& d) const {
+    d = 1.0f / (1.0f + x);
+  }
+};
+
+struct SqrtFunction {
+  inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
+    EachLane(x, [](float v) { return __builtin_sqrtf(v); }, y);
+  }
+  inline __attribute__((always_inline)) void Derivative(const Vector& x, Vector& d) const {
+    Vector y;
+    Value(x, y);
+    d = 0.5f / y;
+  }
+};
+
+struct RsqrtFunction {
+  inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
+    Vector root;
+    SqrtFunction().Value(x, root);
+    y = 1.0f / root;
+  }
+  inline __attribute__((always_inline)) void Derivative(const Vector& x, Vector& d) const {
+    Vector root;
+    SqrtFunction().Value(x, root);
+    d = -0.5f / root / x;
+  }
+};
+
+struct ReciprocalFunction {
+  inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const { y = 1.0f / x; }
+  inline __attribute__((always_inline)) void Derivative(const Vector& x, Vector& d) const {
+    const Vector y = 1.0f / x;
+    d = -y * y;
+  }
+};
+
+struct SinFunction {
+  inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
+    EachLane(x, [](float v) { return __builtin_sinf(v); }, y);
+  }
+  inline __attribute__((always_inline)) void Derivative(const Vector& x, Vector& d) const {
+    EachLane(x, [](float v) { return __builtin_cosf(v); }, d);
+  }
+};
+
+struct CosFunction {
+  inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
+    EachLane(x, [](float v) { return __builtin_cosf(v); }, y);
+  }
+  inline __attribute__((always_inline)) void Derivative(const Vector& x, Vector& d) const {
+    EachLane(x, [](float v) { return -__builtin_sinf(v); }, d);
+  }
+};
+
 // Calls visit(index of the first element, count) for whole vectors, then for the rest.
 template <typename Visit>
 inline __attribute__((always_inline)) void ForEachVector(int64_t count, const Visit& visit) {
@@ -259,6 +338,22 @@ void Run(const ActivationParams& f, const Loop& loop) {
       return loop(ByDerivative<HardSigmoid>());
     case Activation::kHardSilu:
       return loop(ByDerivative<HardSilu>());
+    case Activation::kExp:
+      return loop(ByDerivative<ExpFunction>());
+    case Activation::kLog:
+      return loop(ByDerivative<LogFunction>());
+    case Activation::kLog1p:
+      return loop(ByDerivative<Log1pFunction>());
+    case Activation::kSqrt:
+      return loop(ByDerivative<SqrtFunction>());
+    case Activation::kRsqrt:
+      return loop(ByDerivative<RsqrtFunction>());
+    case Activation::kReciprocal:
+      return loop(ByDerivative<ReciprocalFunction>());
+    case Activation::kSin:
+      return loop(ByDerivative<SinFunction>());
+    case Activation::kCos:
+      return loop(ByDerivative<CosFunction>());
   }
 }
 
