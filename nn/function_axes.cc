@@ -1,6 +1,8 @@
 // Functions of keras.ops that change shapes, or compute along axes.
 //
 // Their axes count the batch, which is axis 0 and has no extent in a Shape: axis i of the function is extent i - 1.
+#include "nn/function_axes.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -21,18 +23,6 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<int64_t> ExtentsOf(const Shape& shape) {
-  return {shape.dims().begin(), shape.dims().end()};
-}
-
-// One integer. Fails and returns `absent` for a list or another value.
-int64_t ReadAxis(absl::string_view field, ConfigReader& config, int64_t absent) {
-  const std::vector<int64_t> axes = config.Ints(field, {{absent}});
-  if (axes.size() == 1) return axes[0];
-  config.Fail(field, absl::StrCat("[", absl::StrJoin(axes, ","), "]: only one axis is supported"));
-  return absent;
-}
-
 // [extent of `shape`] whether its axis is among `axes`.
 std::vector<bool> FindAxes(const std::vector<int64_t>& axes, int64_t all, FunctionSteps& steps) {
   std::vector<bool> found(static_cast<size_t>(all - 1));
@@ -48,13 +38,9 @@ std::vector<bool> FindAxes(const std::vector<int64_t>& axes, int64_t all, Functi
   return found;
 }
 
-int64_t AxesOf(const Shape& shape) {
-  return shape.rank() + 1;
-}
-
-// The axes of the input, from 0 on.
+// The axes of the latest output, from 0 on.
 std::vector<int64_t> AllAxes(const FunctionSteps& steps) {
-  std::vector<int64_t> axes(static_cast<size_t>(AxesOf(steps.InputShape())));
+  std::vector<int64_t> axes(static_cast<size_t>(AxesOf(steps.shape())));
   std::iota(axes.begin(), axes.end(), 0);
   return axes;
 }
@@ -66,15 +52,9 @@ void Transpose(const std::vector<int64_t>& order, absl::string_view field, Funct
   steps.Add("Permute", {{"dims", std::vector<int64_t>(order.begin() + 1, order.end())}});
 }
 
-struct Reduction {
-  std::vector<int64_t> axes;
-  bool keep_dims = false;
-  FunctionOption option;
-};
-
 // Reduces the axes whose extents are marked by `reduced`: they come first, as the steps of a sequence of all others.
-void ReduceSteps(const Reduction& reduction, const std::vector<bool>& reduced, FunctionSteps& steps) {
-  const Shape& input = steps.InputShape();
+void ReduceSteps(const AxesReduction& reduction, const std::vector<bool>& reduced, FunctionSteps& steps) {
+  const Shape input = steps.shape();
   std::vector<int64_t> order = {0}, kept_axes, output;
   int64_t places = 1, kept = 1;
   for (int i = 0; i < input.rank(); ++i) {
@@ -90,8 +70,31 @@ void ReduceSteps(const Reduction& reduction, const std::vector<bool>& reduced, F
   if (output.size() != 1) steps.Reshape(output);
 }
 
-void Reduce(const Reduction& reduction, FunctionSteps& steps) {
-  const Shape& input = steps.InputShape();
+}  // namespace
+
+std::vector<int64_t> ExtentsOf(const Shape& shape) {
+  return {shape.dims().begin(), shape.dims().end()};
+}
+
+int64_t AxesOf(const Shape& shape) {
+  return shape.rank() + 1;
+}
+
+int64_t ReadAxis(absl::string_view field, ConfigReader& config, int64_t absent) {
+  const std::vector<int64_t> axes = config.Ints(field, {{absent}});
+  if (axes.size() == 1) return axes[0];
+  config.Fail(field, absl::StrCat("[", absl::StrJoin(axes, ","), "]: only one axis is supported"));
+  return absent;
+}
+
+std::vector<int64_t> ReadReducedAxes(ConfigReader& config) {
+  if (!config.Raw("axis").is_null()) return config.Ints("axis");
+  config.Fail("axis", "null reduces the batch too, which is not supported: name the other axes");
+  return {-1};
+}
+
+void Reduce(const AxesReduction& reduction, FunctionSteps& steps) {
+  const Shape input = steps.shape();
   const std::vector<bool> reduced = FindAxes(reduction.axes, AxesOf(input), steps);
   int64_t places = 1;
   for (int i = 0; i < input.rank(); ++i) places *= reduced[static_cast<size_t>(i)] ? input[i] : 1;
@@ -109,8 +112,6 @@ void Reduce(const Reduction& reduction, FunctionSteps& steps) {
   if (reduction.option.sums) steps.Add("Rescaling", {{"scale", places}});
   if (reduction.option.negated) steps.Add("Rescaling", {{"scale", -1}});
 }
-
-}  // namespace
 
 FunctionBody ReadConcatenate(const FunctionOption&, ConfigReader& config) {
   return [axis = ReadAxis("axis", config, -1)](FunctionSteps& steps) {
@@ -212,11 +213,7 @@ FunctionBody ReadPool(const FunctionOption& option, ConfigReader& config) {
 FunctionBody ReadReduction(const FunctionOption& option, ConfigReader& config) {
   config.RefuseUnlessNull({"initial"});
   const bool keep_dims = config.Bool("keepdims", false);
-  if (config.Raw("axis").is_null()) {
-    config.Fail("axis", "null reduces the batch too, which is not supported: name the other axes");
-    return nullptr;
-  }
-  const Reduction reduction = {.axes = config.Ints("axis"), .keep_dims = keep_dims, .option = option};
+  const AxesReduction reduction = {.axes = ReadReducedAxes(config), .keep_dims = keep_dims, .option = option};
   return [reduction](FunctionSteps& steps) { Reduce(reduction, steps); };
 }
 

@@ -1,5 +1,5 @@
-// How the functions of keras_functions.h are read, and which layers compute them: of elements in function_elements.cc,
-// of shapes and axes in function_axes.cc.
+// How the functions of keras_functions.h are read, and which layers compute them. The file of a group of functions is
+// named in its comment.
 //
 // Each Read...() reads the arguments from the function's config, where faults are kept, and returns what lists the
 // layers of a call.
@@ -18,7 +18,7 @@ struct FunctionOption {
   bool negated = false;  // of -x, negated again
 };
 
-// Element by element.
+// Element by element: function_elements.cc.
 FunctionBody ReadAbsolute(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadActivationFunction(const FunctionOption& option, ConfigReader& config);
 FunctionBody ReadCast(const FunctionOption&, ConfigReader& config);
@@ -27,13 +27,15 @@ FunctionBody ReadClip(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadGelu(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadHardTanh(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadLogSigmoid(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadMathFunction(const FunctionOption& option, ConfigReader& config);
 FunctionBody ReadMerge(const FunctionOption& option, ConfigReader& config);
 FunctionBody ReadNegative(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadOneHot(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadPower(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadSquare(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadWithSlope(const FunctionOption& option, ConfigReader& config);
 
-// Shapes and axes.
+// Shapes and axes: function_axes.cc.
 FunctionBody ReadConcatenate(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadExpandDims(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadMatmul(const FunctionOption&, ConfigReader& config);
@@ -49,5 +51,24 @@ FunctionBody ReadSqueeze(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadStack(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadSwapaxes(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadTranspose(const FunctionOption&, ConfigReader& config);
+
+// Parts and repetitions: function_parts.cc.
+FunctionBody ReadGetItem(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadSlice(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadSplit(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadTile(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadUnstack(const FunctionOption&, ConfigReader& config);
+
+// Reductions with functions of elements: function_statistics.cc.
+FunctionBody ReadLayerNorm(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadLogSoftmax(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadLogSumExp(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadMoments(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadNormalize(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadRmsNorm(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadVariance(const FunctionOption& option, ConfigReader& config);
+
+// function_einsum.cc
+FunctionBody ReadEinsum(const FunctionOption&, ConfigReader& config);
 
 }  // namespace cairn::nn

@@ -1,12 +1,16 @@
 // Functions of keras.ops that compute element by element.
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "nn/function_axes.h"
 #include "nn/function_bodies.h"
 
 namespace cairn::nn {
@@ -34,9 +38,9 @@ void LimitBelow(double limit, FunctionSteps& steps) {
   Scale(-1, 0, steps);
 }
 
-// The product of the input with itself, `factors` times.
+// The product of the latest output with itself, `factors` times.
 void Multiply(size_t factors, FunctionSteps& steps) {
-  steps.Add("Multiply", json::object(), std::vector<int>(factors, FunctionSteps::Input(0)));
+  steps.Add("Multiply", json::object(), std::vector<int>(factors, steps.latest()));
 }
 
 // A number in place of one of two tensors, as TakeNumber() writes it.
@@ -57,8 +61,13 @@ FunctionBody MergeWithNumber(const std::string& layer, const Number& number, Con
     const double sign = number.is_first ? -1 : 1;
     return [c, sign](FunctionSteps& steps) { Scale(sign, -sign * c, steps); };
   }
+  if (layer == "Divide" && number.is_first) {
+    return [c](FunctionSteps& steps) {
+      steps.AddMath("reciprocal");
+      if (c != 1) Scale(c, 0, steps);
+    };
+  }
   if (layer == "Divide") {
-    if (number.is_first) config.Fail("number", "only a number as the divisor is supported");
     if (c == 0) config.Fail("number", "divides by 0");
     return [c](FunctionSteps& steps) { Scale(1 / c, 0, steps); };
   }
@@ -79,6 +88,16 @@ FunctionBody Clip(double low, double high) {
     }
     LimitBelow(low, steps);
     LimitAbove(high, steps);
+  };
+}
+
+// number ** x
+FunctionBody PowerOfNumber(double number, ConfigReader& config) {
+  if (number <= 0) config.Fail("number", "expected a positive number");
+  const double log = std::log(number > 0 ? number : 1);
+  return [log](FunctionSteps& steps) {
+    Scale(log, 0, steps);
+    steps.AddMath("exp");
   };
 }
 
@@ -140,18 +159,27 @@ FunctionBody ReadLogSigmoid(const FunctionOption&, ConfigReader&) {
   };
 }
 
+FunctionBody ReadMathFunction(const FunctionOption& option, ConfigReader&) {
+  return [name = option.layer](FunctionSteps& steps) { steps.AddMath(name); };
+}
+
 FunctionBody ReadMerge(const FunctionOption& option, ConfigReader& config) {
   const std::string layer = option.layer;
   if (const auto number = ReadNumber(config)) return MergeWithNumber(layer, *number, config);
   return [layer](FunctionSteps& steps) {
     const Shape &first = steps.InputShape(0), &second = steps.InputShape(1);
-    if (layer == "Divide") return steps.Fail("inputs", "only a number as the divisor is supported");
     // A function aligns shapes from their last axis, the batch among them. A layer inserts missing axes after it.
     if (first.rank() != second.rank()) {
       return steps.Fail("inputs", absl::StrCat(first.ToString(), " and ", second.ToString(),
                                                " have different numbers of axes"));
     }
-    steps.Add(layer, json::object(), {FunctionSteps::Input(0), FunctionSteps::Input(1)});
+    if (layer != "Divide") {
+      steps.Add(layer, json::object(), {FunctionSteps::Input(0), FunctionSteps::Input(1)});
+      return;
+    }
+    steps.GoOnFrom(FunctionSteps::Input(1));
+    steps.AddMath("reciprocal");
+    steps.Add("Multiply", json::object(), {FunctionSteps::Input(0), steps.latest()});
   };
 }
 
@@ -159,11 +187,29 @@ FunctionBody ReadNegative(const FunctionOption&, ConfigReader&) {
   return [](FunctionSteps& steps) { Scale(-1, 0, steps); };
 }
 
+// One vector for each id, also where there is one id only, of which CategoryEncoding drops the axis.
+FunctionBody ReadOneHot(const FunctionOption&, ConfigReader& config) {
+  const int64_t classes = config.PositiveInt("num_classes");
+  config.Refuse("axis", -1);
+  config.Bool("sparse", false);  // how Keras stores the same numbers
+  return [classes](FunctionSteps& steps) {
+    std::vector<int64_t> extents = ExtentsOf(steps.shape());
+    extents.push_back(classes);
+    steps.Add("CategoryEncoding", {{"num_tokens", classes}, {"output_mode", "one_hot"}});
+    steps.Reshape(extents);
+  };
+}
+
 FunctionBody ReadPower(const FunctionOption&, ConfigReader& config) {
+  constexpr std::pair<double, const char*> kRoots[] = {{0.5, "sqrt"}, {-0.5, "rsqrt"}, {-1, "reciprocal"}};
   const auto number = ReadNumber(config);
+  if (number.has_value() && number->is_first) return PowerOfNumber(number->value, config);
   const double exponent = number.has_value() ? number->value : 0;
-  if (!number.has_value() || number->is_first || (exponent != 2 && exponent != 3 && exponent != 4))
-    config.Fail("number", "only 2, 3 and 4 as the exponent are supported");
+  for (const auto& [of_root, name] : kRoots) {
+    if (exponent == of_root) return [name = name](FunctionSteps& steps) { steps.AddMath(name); };
+  }
+  if (exponent != 2 && exponent != 3 && exponent != 4)
+    config.Fail("number", "only 2, 3, 4, 0.5, -0.5 and -1 as the exponent are supported");
   const size_t factors = exponent == 2 ? 2 : exponent == 3 ? 3 : 4;
   return [factors](FunctionSteps& steps) { Multiply(factors, steps); };
 }

@@ -10,19 +10,38 @@
 
 namespace cairn::nn {
 
+Shape FunctionSteps::ShapeOf(int value) const {
+  return value < 0 ? inputs_[static_cast<size_t>(-1 - value)] : shapes_[static_cast<size_t>(value)];
+}
+
+bool FunctionSteps::SetNumOutputs(int64_t outputs) {
+  num_outputs_ = outputs;
+  if (output_ < outputs) return true;
+  Fail("outputs", absl::StrCat("it has ", outputs, ", not ", output_ + 1));
+  return false;
+}
+
 int FunctionSteps::Add(absl::string_view class_name, const nlohmann::json& config, std::vector<int> inputs) {
   ConfigReader reader(config);
   std::shared_ptr<const Layer> layer = FindLayer(class_name)(name_, reader);
-  if (const auto status = reader.Finish(); !status.ok()) {
-    status_.Update(status);
-    return Input(0);
-  }
+  std::vector<Shape> shapes;
+  for (const int input : inputs) shapes.push_back(ShapeOf(input));
+  status_.Update(reader.Finish());
+  if (!status_.ok()) return Input(0);
+  absl::StatusOr<Shape> output = layer->OutputShape(shapes);
+  status_.Update(output.status());
+  if (!status_.ok()) return Input(0);
   steps_.push_back({std::move(layer), std::move(inputs)});
-  return static_cast<int>(steps_.size()) - 1;
+  shapes_.push_back(*std::move(output));
+  return latest_ = static_cast<int>(steps_.size()) - 1;
 }
 
 int FunctionSteps::Add(absl::string_view class_name, const nlohmann::json& config) {
-  return Add(class_name, config, {static_cast<int>(steps_.size()) - 1});
+  return Add(class_name, config, {latest_});
+}
+
+int FunctionSteps::AddMath(absl::string_view function) {
+  return Add("MathFunction", {{"function", std::string(function)}});
 }
 
 void FunctionSteps::Reshape(const std::vector<int64_t>& extents) {

@@ -26,35 +26,50 @@ struct FunctionStep {
 
 class FunctionSteps {
  public:
-  // `inputs` are shapes without the batch.
-  FunctionSteps(std::string name, std::vector<Shape> inputs)
-      : name_(std::move(name)), inputs_(std::move(inputs)) {}
+  // `inputs` are shapes without the batch. `output`: which of the function's outputs is computed.
+  FunctionSteps(std::string name, std::vector<Shape> inputs, int64_t output)
+      : name_(std::move(name)), inputs_(std::move(inputs)), output_(output) {}
 
   // Values are numbered as in FunctionStep::inputs.
   static int Input(size_t i) { return -1 - static_cast<int>(i); }
   size_t num_inputs() const { return inputs_.size(); }
   const Shape& InputShape(size_t i = 0) const { return inputs_[i]; }
+  Shape ShapeOf(int value) const;
+
+  int64_t output() const { return output_; }
+  // Says that the function has several outputs. Returns whether the output that is computed is one of them.
+  bool SetNumOutputs(int64_t outputs);
+  int64_t num_outputs() const { return num_outputs_; }
+
+  // The value that the next layer reads and, in the end, the output: the latest output, or at first input 0.
+  int latest() const { return latest_; }
+  Shape shape() const { return ShapeOf(latest_); }
+  // Makes another value the latest.
+  void GoOnFrom(int value) { latest_ = value; }
 
   // Adds the layer of this class and config, and returns its output.
   int Add(absl::string_view class_name, const nlohmann::json& config, std::vector<int> inputs);
-  // Adds it on the latest output, which is the first input of the function if there is none.
+  // Adds it on the latest output.
   int Add(absl::string_view class_name, const nlohmann::json& config);
+  // The layer of a function of elements, such as "exp": MathFunction.
+  int AddMath(absl::string_view function);
   // The latest output in the shape of these extents, which are those of all axes but the batch.
   void Reshape(const std::vector<int64_t>& extents);
-
-  // Whether no layer has been added: the output is the first input.
-  bool empty() const { return steps_.empty(); }
 
   // The first failure is kept.
   void Fail(absl::string_view field, absl::string_view fault);
 
-  // The steps, of which the last has the output of the function.
+  // All steps, unless one has failed.
   absl::StatusOr<std::vector<FunctionStep>> Take();
 
  private:
   const std::string name_;
   const std::vector<Shape> inputs_;
+  const int64_t output_;
+  int64_t num_outputs_ = 1;
   std::vector<FunctionStep> steps_;
+  std::vector<Shape> shapes_;  // [step] of its output
+  int latest_ = Input(0);
   absl::Status status_;
 };
 

@@ -18,11 +18,11 @@
 #include "nn/distributed_embedding.h"
 #include "nn/hub/keras_hub.h"
 #include "nn/hub/reverse_calls.h"
+#include "nn/index_arguments.h"
 #include "nn/keras_functions.h"
 #include "nn/layer/dtype_policy.h"
 #include "nn/layer/keras_class.h"
 #include "nn/layers/attention/attention_call.h"
-#include "nn/layers/select_step.h"
 #include "nn/model_builder.h"
 #include "nn/model_graph.h"
 #include "nn/number_arguments.h"
@@ -221,7 +221,7 @@ class FunctionalReader {
       if (!IsSupportedFunction(TextOf(as_written, "class_name"))) return absl::OkStatus();
     }
     json document = as_written;
-    for (const auto rewrite : {&NormalizeAttentionCalls, &TakeNumber, &ReplaceGetItem, &ExpandHubLayer}) {
+    for (const auto rewrite : {&NormalizeAttentionCalls, &TakeNumber, &TakeIndex, &ExpandHubLayer}) {
       if (const auto status = rewrite(document); !status.ok())
         return Annotate(status, absl::StrCat("layer '", TextOf(as_written, "name"), "'"));
     }

@@ -119,7 +119,10 @@ class GraphCall {
         continue;
       }
       if (call.layer->read.function != nullptr) {
-        CAIRN_ASSIGN_OR_RETURN(values_[OutputOf(call, 0)], builder_.AddFunction(call.layer->read, inputs));
+        for (const int64_t number : needed_.at(call.key)) {
+          CAIRN_ASSIGN_OR_RETURN(values_[OutputOf(call, number)],
+                                 builder_.AddFunction(call.layer->read, inputs, number));
+        }
         continue;
       }
       CAIRN_ASSIGN_OR_RETURN(const int made,
@@ -136,14 +139,27 @@ class GraphCall {
     return absl::OkStatus();
   }
 
-  // The shapes of all outputs of a layer with several, of its first call that has been added. Empty for other layers.
+  // The shapes of all outputs of a layer or function with several, of its first call that has been added. Empty for
+  // others.
   std::vector<Shape> OutputShapesOf(const GraphLayer& layer) const {
-    if (layer.read.layer == nullptr || layer.read.layer->num_outputs() == 1) return {};
+    const auto& function = layer.read.function;
+    const bool has_several = function != nullptr
+                                 ? function->has_several_outputs()
+                                 : layer.read.layer != nullptr && layer.read.layer->num_outputs() > 1;
+    if (!has_several) return {};
     const auto called = values_.lower_bound({.layer = layer.read.local_name});
-    std::vector<Shape> inputs;
+    std::vector<Shape> inputs, outputs;
     for (const Tensor& input : layer.calls[static_cast<size_t>(called->first.call)].inputs)
       inputs.push_back(builder_.ShapeOf(values_.at(input)));
-    return layer.read.layer->OutputShapes(inputs);
+    if (function == nullptr) return layer.read.layer->OutputShapes(inputs);
+    int64_t count = 1;
+    for (int64_t output = 0; output < count; ++output) {
+      const auto of_output = function->LayersFor(inputs, output);
+      if (!of_output.ok()) return {};
+      count = of_output->num_outputs;
+      outputs.push_back(of_output->output_shape);
+    }
+    return outputs;
   }
 
  private:
@@ -231,6 +247,8 @@ class GraphCall {
       return absl::InvalidArgumentError(absl::StrCat(user, ": layer '", tensor.layer, "' is called ", calls,
                                                      " times, not ", tensor.call + 1));
     }
+    // AddFunction() counts the outputs of a function.
+    if (layer.read.function != nullptr && layer.read.function->has_several_outputs()) return absl::OkStatus();
     const int64_t outputs = layer.model != nullptr        ? static_cast<int64_t>(layer.model->outputs.size())
                             : layer.read.layer != nullptr ? layer.read.layer->num_outputs()
                                                           : 1;

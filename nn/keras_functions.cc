@@ -18,6 +18,7 @@ struct FunctionRow {
   FunctionOption option{};
   size_t min_inputs = 1, max_inputs = 1;
   bool takes_number = false;  // in place of the first or the second of two tensors
+  bool has_several_outputs = false;
 };
 
 constexpr size_t kMaxInputs = 1000;  // as merge layers
@@ -36,15 +37,24 @@ constexpr FunctionRow kFunctions[] = {
     {"Clip", ReadClip},
     {"Concatenate", ReadConcatenate, {}, 1, kMaxInputs},
     {"ConvertToTensor", ReadCast},
+    {"Cos", ReadMathFunction, {"cos"}},
     {"Divide", ReadMerge, {"Divide"}, 2, 2, true},
+    {"Einsum", ReadEinsum, {}, 2, 2},
     {"Elu", ReadWithSlope, {.layer = "ELU", .argument = "alpha"}},
+    {"Exp", ReadMathFunction, {"exp"}},
     {"ExpandDims", ReadExpandDims},
     {"Gelu", ReadGelu},
+    {"GetItem", ReadGetItem},
     {"HardSigmoid", ReadActivationFunction, {"hard_sigmoid"}},
     {"HardSilu", ReadActivationFunction, {"hard_silu"}},
     {"HardTanh", ReadHardTanh},
+    {"LayerNorm", ReadLayerNorm},
     {"LeakyRelu", ReadWithSlope, {.layer = "LeakyReLU", .argument = "negative_slope"}},
+    {"Log", ReadMathFunction, {"log"}},
+    {"Log1p", ReadMathFunction, {"log1p"}},
     {"LogSigmoid", ReadLogSigmoid},
+    {"LogSoftmax", ReadLogSoftmax},
+    {"Logsumexp", ReadLogSumExp},
     {"Matmul", ReadMatmul, {}, 2, 2},
     {"Max", ReadReduction, {.layer = "GlobalMaxPooling"}},
     {"MaxPool", ReadPool, {"MaxPooling"}},
@@ -52,30 +62,44 @@ constexpr FunctionRow kFunctions[] = {
     {"Mean", ReadReduction, {.layer = "GlobalAveragePooling"}},
     {"Min", ReadReduction, {.layer = "GlobalMaxPooling", .negated = true}},
     {"Minimum", ReadMerge, {"Minimum"}, 2, 2, true},
+    {.class_name = "Moments", .read = ReadMoments, .has_several_outputs = true},
     {"Moveaxis", ReadMoveaxis},
     {"Multiply", ReadMerge, {"Multiply"}, 2, 2, true},
     {"Negative", ReadNegative},
+    {"Normalize", ReadNormalize},
+    {"OneHot", ReadOneHot},
     {"Pad", ReadPad},
     {"Power", ReadPower, {}, 2, 2, true},
+    {"RMSNorm", ReadRmsNorm},
+    {"Reciprocal", ReadMathFunction, {"reciprocal"}},
     {"Relu", ReadActivationFunction, {"relu"}},
     {"Relu6", ReadActivationFunction, {"relu6"}},
     {"Repeat", ReadRepeat},
     {"Reshape", ReadReshape},
     {"Resize", ReadResize},
+    {"Rsqrt", ReadMathFunction, {"rsqrt"}},
     {"Selu", ReadActivationFunction, {"selu"}},
     {"Sigmoid", ReadActivationFunction, {"sigmoid"}},
     {"Silu", ReadActivationFunction, {"silu"}},
+    {"Sin", ReadMathFunction, {"sin"}},
+    {"Slice", ReadSlice},
     {"Softmax", ReadSoftmax},
     {"Softplus", ReadActivationFunction, {"softplus"}},
+    {.class_name = "Split", .read = ReadSplit, .has_several_outputs = true},
+    {"Sqrt", ReadMathFunction, {"sqrt"}},
     {"Square", ReadSquare},
     {"Squeeze", ReadSqueeze},
     {"Stack", ReadStack, {}, 1, kMaxInputs},
+    {"Std", ReadVariance, {"sqrt"}},
     {"Subtract", ReadMerge, {"Subtract"}, 2, 2, true},
     {"Sum", ReadReduction, {.layer = "GlobalAveragePooling", .sums = true}},
     {"Swapaxes", ReadSwapaxes},
     {"Tanh", ReadActivationFunction, {"tanh"}},
+    {"Tile", ReadTile},
     {"Transpose", ReadTranspose},
     {"TrueDivide", ReadMerge, {"Divide"}, 2, 2, true},
+    {.class_name = "Unstack", .read = ReadUnstack, .has_several_outputs = true},
+    {"Var", ReadVariance},
 };
 
 // The layers to use instead of functions that are not supported.
@@ -89,19 +113,10 @@ constexpr Advice kAdvice[] = {
     {"DepthwiseConv", "DepthwiseConv1D or DepthwiseConv2D"},
     {"Dot", "Dot"},
     {"DotProductAttention", "MultiHeadAttention"},
-    {"Einsum", "EinsumDense or Dot"},
-    {"LayerNorm", "LayerNormalization"},
-    {"LogSoftmax", "Softmax"},
     {"MultiHot", "CategoryEncoding"},
-    {"Normalize", "UnitNormalization"},
-    {"OneHot", "CategoryEncoding"},
-    {"RMSNorm", "RMSNormalization"},
     {"Ravel", "Flatten"},
     {"SeparableConv", "SeparableConv1D or SeparableConv2D"},
-    {"Slice", "Cropping1D, Cropping2D or Cropping3D"},
-    {"Split", "Cropping1D, Cropping2D or Cropping3D for each part"},
     {"Take", "Embedding"},
-    {"Tile", "RepeatVector or UpSampling1D"},
 };
 
 const FunctionRow* FindRow(absl::string_view class_name) {
@@ -112,17 +127,19 @@ const FunctionRow* FindRow(absl::string_view class_name) {
 
 }  // namespace
 
-absl::StatusOr<KerasFunction::Call> KerasFunction::LayersFor(absl::Span<const Shape> inputs) const {
+absl::StatusOr<KerasFunction::Call> KerasFunction::LayersFor(absl::Span<const Shape> inputs,
+                                                             int64_t output) const {
   if (inputs.size() < parts_.min_inputs || inputs.size() > parts_.max_inputs) {
     return absl::InvalidArgumentError(absl::StrCat(inputs.size(), " inputs, expected ",
                                                    parts_.max_inputs == 1   ? "one"
                                                    : parts_.max_inputs == 2 ? "two"
                                                                             : "one or more"));
   }
-  FunctionSteps steps(parts_.name, {inputs.begin(), inputs.end()});
+  FunctionSteps steps(parts_.name, {inputs.begin(), inputs.end()}, output);
   parts_.body(steps);
-  Call call = {.is_identity = steps.empty()};
+  Call call = {.is_identity = steps.latest() < 0, .num_outputs = steps.num_outputs()};
   if (call.is_identity) steps.Add("Activation", {{"activation", "linear"}});
+  call.output_shape = steps.shape();
   CAIRN_ASSIGN_OR_RETURN(call.steps, steps.Take());
   return call;
 }
@@ -157,7 +174,8 @@ std::shared_ptr<const KerasFunction> ReadFunction(std::string name, absl::string
                            .class_name = std::string(class_name),
                            .body = row->read(row->option, config),
                            .min_inputs = has_number ? 1 : row->min_inputs,
-                           .max_inputs = has_number ? 1 : row->max_inputs});
+                           .max_inputs = has_number ? 1 : row->max_inputs,
+                           .has_several_outputs = row->has_several_outputs});
 }
 
 }  // namespace cairn::nn

@@ -30,18 +30,23 @@ class KerasFunction {
     std::vector<FunctionStep> steps{};  // at least one; the last has the output
     // The output is the input itself, unchanged.
     bool is_identity = false;
+    Shape output_shape{};
+    int64_t num_outputs = 1;  // of the function
   };
   struct Parts {
     std::string name, class_name;
     FunctionBody body;
     size_t min_inputs = 1, max_inputs = 1;
+    bool has_several_outputs = false;
   };
   explicit KerasFunction(Parts parts) : parts_(std::move(parts)) {}
 
   const std::string& class_name() const { return parts_.class_name; }
-  // The layers of a call on inputs of these shapes, which are without the batch. INVALID_ARGUMENT if no layers compute
-  // it; the caller adds the function's name.
-  absl::StatusOr<Call> LayersFor(absl::Span<const Shape> inputs) const;
+  // Whether calls have a number of outputs that depends on arguments or shapes: Call::num_outputs.
+  bool has_several_outputs() const { return parts_.has_several_outputs; }
+  // The layers of output `output` of a call on inputs of these shapes, which are without the batch. INVALID_ARGUMENT
+  // if no layers compute it; the caller adds the function's name.
+  absl::StatusOr<Call> LayersFor(absl::Span<const Shape> inputs, int64_t output = 0) const;
 
  private:
   const Parts parts_;

@@ -429,11 +429,12 @@ absl::StatusOr<int> ModelBuilder::AddLayerNode(const ReadLayer& layer, const std
   return made;
 }
 
-absl::StatusOr<int> ModelBuilder::AddFunction(const ReadLayer& function, const std::vector<int>& inputs) {
+absl::StatusOr<int> ModelBuilder::AddFunction(const ReadLayer& function, const std::vector<int>& inputs,
+                                              int64_t output) {
   const auto fault = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat(function.where, ": ", what));
   };
-  auto call = function.function->LayersFor(ShapesOf(inputs, *this));
+  auto call = function.function->LayersFor(ShapesOf(inputs, *this), output);
   if (!call.ok()) return fault(call.status().message());
   for (const int input : inputs) {
     if (IsRagged(input) || IsMeanOfRows(model_, input))

@@ -78,8 +78,9 @@ class ModelBuilder {
   absl::StatusOr<int> AddNode(const ReadLayer& layer, const std::vector<int>& inputs,
                               bool takes_masks = true);
 
-  // Adds the layers of a call of `function`, and returns the last node's index. INVALID_ARGUMENT if none compute it.
-  absl::StatusOr<int> AddFunction(const ReadLayer& function, const std::vector<int>& inputs);
+  // Adds the layers of output `output` of a call of `function`, and returns the last node's index. INVALID_ARGUMENT if
+  // none compute it.
+  absl::StatusOr<int> AddFunction(const ReadLayer& function, const std::vector<int>& inputs, int64_t output);
 
   // Adds a node that selects an output of `node`, whose layer has several. Returns its index.
   absl::StatusOr<int> AddOutputOf(int node, int output);

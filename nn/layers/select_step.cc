@@ -1,21 +1,15 @@
-#include "nn/layers/select_step.h"
-
+// SelectStep, `x[:, 3]` of a sequence: one of its steps. Keras writes a function GetItem.
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/ops.h"
-#include "nn/layer/keras_class.h"
 #include "nn/layers/layer_ops.h"
 #include "nn/layers/layers.h"
 
 namespace cairn::nn {
 namespace {
-
-using nlohmann::json;
 
 class SelectStepLayer final : public Layer {
  public:
@@ -60,35 +54,7 @@ class SelectStepLayer final : public Layer {
   const int64_t step_;
 };
 
-// Whether a part of an index is `:`.
-bool IsWholeAxis(const json& part) {
-  return part.is_object() && part.value("class_name", json()) == "__slice__" &&
-         absl::c_all_of(part.value("config", json::object()), [](const json& end) { return end.is_null(); });
-}
-
 }  // namespace
-
-absl::Status ReplaceGetItem(json& layer) {
-  if (!IsKerasFunction(layer) || layer.value("class_name", json()) != "GetItem") return absl::OkStatus();
-  const json calls = layer.value("inbound_nodes", json());
-  const json args =
-      calls.is_array() && calls.size() == 1 && calls[0].is_object() ? calls[0].value("args", json()) : json();
-  const json index = args.is_array() && args.size() == 2 ? args[1] : json();
-  bool selects_step = index.is_array() && index.size() >= 2 && IsWholeAxis(index[0]) &&
-                      index[1].is_number_integer() && layer.value("config", json()).is_object();
-  for (size_t axis = 2; selects_step && axis < index.size(); ++axis) selects_step = IsWholeAxis(index[axis]);
-  if (!selects_step) {
-    return absl::InvalidArgumentError(
-        "an index is only supported if it selects a step of a sequence, as in x[:, 0] and x[:, -1, :]: use a "
-        "layer such as Cropping1D");
-  }
-  layer["class_name"] = "SelectStep";
-  layer.erase("module");
-  layer.erase("registered_name");
-  layer["config"]["step"] = index[1];
-  layer["inbound_nodes"][0]["args"] = json::array({args[0]});
-  return absl::OkStatus();
-}
 
 std::unique_ptr<Layer> MakeSelectStep(std::string name, ConfigReader& config) {
   const std::vector<int64_t> step = config.Ints("step");

@@ -12,13 +12,13 @@
 namespace cairn::nn {
 namespace {
 
-constexpr float kSmallestNorm = 1e-12f;  // of Keras
+constexpr double kSmallestNorm = 1e-12;  // of Keras
 
 class UnitNormalizationLayer final : public Layer {
  public:
   // `axes` are counted with the batch.
-  UnitNormalizationLayer(std::string name, std::vector<int64_t> axes)
-      : Layer(std::move(name), "UnitNormalization"), axes_(std::move(axes)) {}
+  UnitNormalizationLayer(std::string name, std::vector<int64_t> axes, float smallest_norm)
+      : Layer(std::move(name), "UnitNormalization"), axes_(std::move(axes)), smallest_norm_(smallest_norm) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
     CAIRN_RETURN_IF_ERROR(ResolveAxes(axes_, inputs[0]));
@@ -42,7 +42,7 @@ class UnitNormalizationLayer final : public Layer {
         [&](const kernels::TensorDesc& last) -> absl::StatusOr<std::unique_ptr<LayerOp>> {
           const kernels::TensorDesc rows = last.WithShape({last.shape.num_elements() / width, width});
           CAIRN_ASSIGN_OR_RETURN(auto op,
-                                 device.ops().MakeUnitNorm({.input = rows, .epsilon = kSmallestNorm}));
+                                 device.ops().MakeUnitNorm({.input = rows, .epsilon = smallest_norm_}));
           return std::make_unique<ReshapedOp>(last, std::make_unique<UnaryLayerOp>(std::move(op)));
         },
         device);
@@ -55,18 +55,22 @@ class UnitNormalizationLayer final : public Layer {
     const std::string x = onnx.ChannelsLast(inputs[0]);
     const std::string norm =
         onnx.Add("ReduceL2", {x}, {{"axes", std::vector<int64_t>(axes.begin(), axes.end())}});
-    const std::string divisor = onnx.Add("Max", {norm, onnx.Scalar("smallest", kSmallestNorm)});
+    const std::string divisor = onnx.Add("Max", {norm, onnx.Scalar("smallest", smallest_norm_)});
     return onnx.FromChannelsLast(onnx.Add("Div", {x, divisor}), shape);
   }
 
  private:
   const std::vector<int64_t> axes_;
+  const float smallest_norm_;
 };
 
 }  // namespace
 
 std::unique_ptr<Layer> MakeUnitNormalization(std::string name, ConfigReader& config) {
-  return std::make_unique<UnitNormalizationLayer>(std::move(name), config.Ints("axis", {{-1}}));
+  // The function normalize has an epsilon.
+  const auto smallest_norm = static_cast<float>(config.Number("epsilon", kSmallestNorm));
+  return std::make_unique<UnitNormalizationLayer>(std::move(name), config.Ints("axis", {{-1}}),
+                                                  smallest_norm);
 }
 
 }  // namespace cairn::nn

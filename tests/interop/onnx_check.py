@@ -108,11 +108,11 @@ def transformers():
     return document
 
 
-ACTIVATIONS = ["elu", "gelu", "keras_hub>gelu_approximate", "hard_sigmoid", "hard_silu", "leaky_relu", "linear", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "tanh"]
+ACTIVATIONS = ["elu", "exponential", "gelu", "keras_hub>gelu_approximate", "hard_sigmoid", "hard_silu", "leaky_relu", "linear", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "tanh"]
 
 ACTIVATION_LAYERS = [
     layer("LeakyReLU", name="leaky", negative_slope=0.1), layer("ELU", name="half_elu", alpha=0.5), layer("Softmax", name="shares"),
-    layer("ReLU", name="cut", max_value=0.75), layer("ReLU", name="sloped", negative_slope=0.25),
+    layer("Identity", name="same"), layer("ReLU", name="cut", max_value=0.75), layer("ReLU", name="sloped", negative_slope=0.25),
     layer("ReLU", name="all_options", max_value=1.0, negative_slope=-0.25, threshold=0.125)]
 
 
@@ -442,9 +442,9 @@ PREPROCESSING = functional(
      (layer("Discretization", name="ages", bin_boundaries=[-0.5, 0.0, 0.75], output_mode="count"), [[["age", 0, 0]]]),
      (layer("Concatenate", name="all"), [[[name, 0, 0] for name in ("flat", "one", "tf_idf", "known", "ages")]]),
      (layer("Dense", name="scores", units=2), [[["all", 0, 0]]])], "scores")
-WITHOUT_ONNX = {"Hashing"}
-# Layers that files have under other names: GetItem, ReversibleEmbedding, LlamaTransformerDecoder.
-READ_AS = {"SelectStep", "ReverseEmbedding", "LlamaAttention"}
+WITHOUT_ONNX = {"Hashing", "TextVectorization"}
+# Layers that files have under other names: Exp, GetItem, ReversibleEmbedding, LlamaTransformerDecoder.
+READ_AS = {"MathFunction", "SelectStep", "ReverseEmbedding", "LlamaAttention"}
 
 
 def check_preprocessing(bin_dir, directory):

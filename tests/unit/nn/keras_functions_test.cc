@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -57,10 +58,46 @@ TEST(KerasFunctions, ArgumentsThatNoLayerComputesAreRefusedByName) {
                  kImage[] = R"(["image", 0, 0])";
   constexpr char kTwo[] = R"(["steps", 0, 0], ["image", 0, 0])";
   for (const Refused& c : {
-           Refused{"Exp", "", kRow,
+           Refused{"Cumsum", "", kRow,
                    "is a function of keras.ops that is not supported: use a layer; supported"},
-           {"LayerNorm", "", kRow, "that is not supported: use the layer LayerNormalization;"},
-           {"Split", R"("axis": -1)", kRow, "use the layer Cropping1D"},
+           {"Ravel", "", kRow, "that is not supported: use the layer Flatten;"},
+           {"Split", R"("indices_or_sections": 3, "axis": -1)", kRow, "4 elements are not 3 equal parts"},
+           {"Split", R"("indices_or_sections": [0, 2], "axis": 1)", kRow,
+            "[0,2] of 4 elements: expected rising"},
+           {"Split", R"("indices_or_sections": [2, 5], "axis": 1)", kRow,
+            "[2,5] of 4 elements: expected rising"},
+           {"Split", R"("indices_or_sections": 2)", kRow, "axis: axis 0 is the batch"},
+           {"Unstack", R"("num": 4, "axis": 1)", kSteps, "num: axis 1 has 3 elements, not 4"},
+           {"Tile", R"("repeats": [2, 1])", kRow,
+            "repeats: [2,1] of input [4] with its batch: the batch cannot"},
+           {"Tile", R"("repeats": [0])", kRow, "repeats: [0]: expected positive numbers"},
+           {"LogSoftmax", R"("axis": null)", kSteps, "axis: null normalizes over the batch"},
+           {"Logsumexp", R"("axis": null)", kSteps, "axis: null reduces the batch"},
+           {"Logsumexp", R"("axis": 3)", kSteps, "axis: there is no axis 3 among 3 axes"},
+           {"Var", R"("axis": 0)", kSteps, "axis: axis 0 is the batch"},
+           {"Moments", R"("axes": [1], "synchronized": true)", kSteps, "synchronized: true"},
+           {"Normalize", R"("order": 1)", kSteps, "order: 1"},
+           {"LayerNorm", "", R"(["row", 0, 0], null, ["row", 0, 0])", "2 inputs, expected one"},
+           {"OneHot", R"("num_classes": 0)", kRow, "num_classes: "},
+           {"OneHot", R"("num_classes": 3, "axis": 1)", kRow, "axis: 1"},
+           {"Einsum", R"("subscripts": "bij->bji")", kTwo, "only the form \"bij,bjk->bik\""},
+           {"Einsum", R"("subscripts": "bij,bhwc")", kTwo, "only the form"},
+           {"Einsum", R"("subscripts": "...ij,bhwj->bihw")", kTwo, "'.' is not supported"},
+           {"Einsum", R"("subscripts": "bij,bhwj->ibhw")", kTwo, "the first letter of all tensors must be"},
+           {"Einsum", R"("subscripts": "bii,bhwi->bhw")", kTwo, "'bii' has a letter twice"},
+           {"Einsum", R"("subscripts": "bij,bhwj->bijhw")", kTwo,
+            "'j' is multiplied along, and is in the output"},
+           {"Einsum", R"("subscripts": "bij,bhwj->bhw")", kTwo, "'i' is in one tensor only"},
+           {"Einsum", R"("subscripts": "bij,bhwj->bihwx")", kTwo, "'x' of the output is in neither tensor"},
+           {"Einsum", R"("subscripts": "bij,bhwc->bijhwc")", kTwo, "the tensors have no axis in common"},
+           {"Einsum", R"("subscripts": "bij,bhj->bih")", kTwo,
+            "input [4,6,2] has 4 axes with the batch, not 3"},
+           {"Einsum", R"("subscripts": "bij,bhwj->bihw")", kTwo, "differ in the axis of the product"},
+           {"Slice", R"("shape": [-1, 2])", R"(["row", 0, 0], [0, 3])",
+            "shape: 2 elements from 3 on of the 4 of axis 1"},
+           {"Slice", R"("shape": [-1, 2])", R"(["row", 0, 0], [0])", "shape: [-1,2] does not fit input [4]"},
+           {"Slice", R"("shape": [1, 2])", R"(["row", 0, 0], [0, 0])",
+            "shape: the first extent is that of the batch"},
            {"Mean", R"("axis": null)", kSteps, "axis: null reduces the batch"},
            {"Mean", R"("axis": 0)", kSteps, "axis: axis 0 is the batch"},
            {"Mean", R"("axis": [1, -3])", kSteps, "axis: axis -3 is the batch"},
@@ -103,8 +140,6 @@ TEST(KerasFunctions, ArgumentsThatNoLayerComputesAreRefusedByName) {
            {"Matmul", "", R"(["image", 0, 0], ["image", 0, 0])",
             "only a matrix for each example is supported"},
            {"Add", "", kTwo, "inputs: [3,4] and [4,6,2] have different numbers of axes"},
-           {"Divide", "", R"(["row", 0, 0], ["row", 0, 0])",
-            "inputs: only a number as the divisor is supported"},
            {"MaxPool", R"("pool_size": 2, "padding": "same")", kRow, "[4] is not a sequence"},
            {"MaxPool", R"("pool_size": 0)", kSteps, "pool_size: "},
            {"Pad", R"("pad_width": [[0, 0], [0, 0], [1, 0]])", kSteps,
@@ -124,6 +159,80 @@ TEST(KerasFunctions, ArgumentsThatNoLayerComputesAreRefusedByName) {
     EXPECT_THAT(fault, HasSubstr(absl::StrCat("layer 'f' (", c.class_name, ")")));
     EXPECT_THAT(fault, HasSubstr(c.fault));
   }
+}
+
+// A part of an index, as Keras writes it.
+std::string Slice(absl::string_view start, absl::string_view stop, absl::string_view step) {
+  return absl::StrCat(R"({"class_name": "__slice__", "config": {"start": )", start, R"(, "stop": )", stop,
+                      R"(, "step": )", step, "}}");
+}
+
+TEST(KerasFunctions, IndicesThatNoLayerComputesAreRefused) {
+  const std::string all = Slice("null", "null", "null"),
+                    dots = R"({"class_name": "__ellipsis__", "config": {}})";
+  for (const auto& [index, fault] : {
+           std::pair{std::string("0"), "the first index is that of the batch, and must be : or ..."},
+           {"[null, 0]", "the first index is that of the batch"},
+           {absl::StrCat("[", Slice("1", "null", "null"), ", 0]"), "the first index is that of the batch"},
+           {absl::StrCat("[", all, ", 3]"), "has no vector at step 3"},
+           {absl::StrCat("[", all, ", 0, -5]"), "-5 is not an index of 4 elements"},
+           {absl::StrCat("[", all, ", 0, 0, 0]"), "4 indices do not fit 3 axes"},
+           {absl::StrCat("[", dots, ", ", dots, "]"), "do not fit 3 axes"},
+           {absl::StrCat("[", all, ", ", Slice("2", "1", "null"), "]"), "selects nothing of 3 elements"},
+           {absl::StrCat("[", all, ", ", Slice("null", "null", "-1"), "]"), "a step of -1 is not supported"},
+           {absl::StrCat("[", all, ", ", Slice("null", "1.5", "null"), "]"), "1.5 is not an index"},
+           {absl::StrCat("[", all, ", [0, 2]]"),
+            "only integers, slices, ... and None are supported, not [0,2]"},
+       }) {
+    SCOPED_TRACE(index);
+    const std::string text =
+        ModelFault(Graph(Function("GetItem", "", absl::StrCat(R"(["steps", 0, 0], )", index))));
+    EXPECT_THAT(text, HasSubstr("layer 'f' (GetItem)"));
+    EXPECT_THAT(text, HasSubstr(fault));
+  }
+  EXPECT_THAT(ModelFault(Graph(Function("GetItem", "", R"(["steps", 0, 0])"))),
+              HasSubstr("layer 'f': a GetItem needs one call, with a tensor and an index"));
+}
+
+TEST(KerasFunctions, StepOfASequenceIsSelectedAsOne) {
+  const std::string index = absl::StrCat(R"(["steps", 0, 0], [)", Slice("null", "null", "null"), ", -1]");
+  const auto model = Model::FromJson(Graph(Function("GetItem", "", index)), "m");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT(Classes(*model), ElementsAre("SelectStep"));
+}
+
+TEST(KerasFunctions, SplitHasAnOutputForEachPart) {
+  const std::string graph =
+      Graph(Function("Split", R"("indices_or_sections": [1], "axis": 2)", R"(["steps", 0, 0])"));
+  const auto with_outputs = [&](absl::string_view outputs) {
+    return absl::StrReplaceAll(
+        graph, {{R"("output_layers": [["f", 0, 0]])", absl::StrCat(R"("output_layers": )", outputs)}});
+  };
+  const auto model = Model::FromJson(with_outputs(R"([["f", 0, 1]])"), "m");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT(Classes(*model), ElementsAre("Reshape", "Cropping2D", "Reshape"));
+  EXPECT_EQ(model->output_shape(), (Shape{3, 3}));
+  EXPECT_EQ(model->rows()[1].output_shape, "[(None, 3, 1), (None, 3, 3)]");
+  const auto both = Model::FromJson(with_outputs(R"([["f", 0, 1], ["f", 0, 0]])"), "m");
+  ASSERT_TRUE(both.ok()) << both.status();
+  ASSERT_EQ(both->outputs().size(), 2u);
+  EXPECT_EQ(both->outputs()[1].shape, (Shape{3, 1}));
+  EXPECT_THAT(ModelFault(with_outputs(R"([["f", 0, 2]])")),
+              HasSubstr("layer 'f' (Split), line 1: outputs: it has 2, not 3"));
+}
+
+TEST(KerasFunctions, OneHotEncodesIntegers) {
+  const auto model = Model::FromJson(
+      R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+        {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, 1], "dtype": "int32"}},
+        {"class_name": "OneHot", "module": "keras.src.ops.nn", "name": "f",
+         "config": {"name": "f", "num_classes": 5, "axis": -1, "sparse": false},
+         "inbound_nodes": [{"args": [["x", 0, 0]], "kwargs": {}}]}],
+      "input_layers": ["x"], "output_layers": ["f"]}})",
+      "m");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->inputs()[0].dtype, DType::kInt32);
+  EXPECT_EQ(model->output_shape(), (Shape{1, 5}));
 }
 
 TEST(KerasFunctions, TensorsAsKeywordArgumentsAreRefused) {

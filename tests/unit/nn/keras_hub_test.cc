@@ -225,8 +225,6 @@ TEST(SelectStep, OtherIndicesAreRefused) {
   EXPECT_TRUE(Model::FromJson(Indexed("-5"), "m").ok());
   for (const char* index : {"5", "-6"})
     EXPECT_THAT(Fault(Indexed(index)), HasSubstr(absl::StrCat("has no vector at step ", index)));
-  EXPECT_THAT(Fault(Indexed("null")),
-              HasSubstr("layer 'step': an index is only supported if it selects a step of a sequence"));
 }
 
 TEST(Rotary, RefusesOddWidthsAndOtherTypes) {
