@@ -27,6 +27,10 @@ constexpr ShortName kOptimizers[] = {
     {"ftrl", "Ftrl"},     {"lion", "Lion"},   {"lamb", "Lamb"},
 };
 
+// An optimizer that is not supported. The job refuses it by its name, unless a flag replaces it, and not by the lists
+// in its config.
+constexpr char kMuon[] = "Muon";
+
 // The member of an object; null if there is none or `document` is not an object.
 const json& Member(const json& document, const char* key) {
   static const json* const null = new json(nullptr);
@@ -114,8 +118,39 @@ absl::StatusOr<KerasObject> ParsePlainObject(const json& document) {
   return object;
 }
 
+// Keras 2 registered its own optimizers as custom ones.
+std::string OptimizerClass(std::string name) {
+  constexpr absl::string_view kRegistered = "Custom>";
+  if (absl::StartsWith(name, kRegistered)) name.erase(0, kRegistered.size());
+  for (const ShortName& row : kOptimizers) {
+    if (name == row.name) return row.class_name;
+  }
+  return name;
+}
+
+// Returns the optimizer within a LossScaleOptimizer, which only says how Keras scales the loss in float16: in float16,
+// a replica scales the loss itself. Returns other optimizers as they are.
+absl::StatusOr<json> WithoutLossScale(const json& document) {
+  const json& class_name = Member(document, "class_name");
+  if (!class_name.is_string() || OptimizerClass(class_name.get<std::string>()) != "LossScaleOptimizer")
+    return document;
+  CAIRN_RETURN_IF_ERROR(CheckIsOfKeras(document));
+  ConfigReader config(Member(document, "config"));
+  config.Ignore({"name", "initial_scale", "dynamic", "dynamic_growth_steps"});
+  json inner = config.Raw("inner_optimizer");
+  if (inner.is_null()) config.Fail("inner_optimizer", "required");
+  CAIRN_RETURN_IF_ERROR(Annotate(config.Finish(), "LossScaleOptimizer"));
+  return inner;
+}
+
 // Parses an optimizer, and its learning rate schedule if it has one.
-absl::Status ParseOptimizer(json document, CompileConfig& config) {
+absl::Status ParseOptimizer(const json& written, CompileConfig& config) {
+  CAIRN_ASSIGN_OR_RETURN(json document, WithoutLossScale(written));
+  if (Member(document, "class_name") == kMuon) {
+    CAIRN_RETURN_IF_ERROR(CheckIsOfKeras(document));
+    config.optimizer = KerasObject{.class_name = kMuon};
+    return absl::OkStatus();
+  }
   if (Member(Member(document, "config"), "learning_rate").is_object()) {
     auto schedule = ParseObject(document["config"]["learning_rate"]);
     CAIRN_RETURN_IF_ERROR(Annotate(schedule.status(), "learning_rate"));
@@ -124,13 +159,7 @@ absl::Status ParseOptimizer(json document, CompileConfig& config) {
     document["config"].erase("learning_rate");
   }
   CAIRN_ASSIGN_OR_RETURN(config.optimizer, ParsePlainObject(document));
-  // Keras 2 registered its own optimizers as custom ones.
-  constexpr absl::string_view kRegistered = "Custom>";
-  if (absl::StartsWith(config.optimizer->class_name, kRegistered))
-    config.optimizer->class_name.erase(0, kRegistered.size());
-  for (const ShortName& row : kOptimizers) {
-    if (config.optimizer->class_name == row.name) config.optimizer->class_name = row.class_name;
-  }
+  config.optimizer->class_name = OptimizerClass(std::move(config.optimizer->class_name));
   return absl::OkStatus();
 }
 

@@ -172,5 +172,41 @@ TEST(CompileConfig, ErrorsNameTheFileAndTheSection) {
               HasSubstr("m.json: compile_config: loss: "));
 }
 
+// As Keras 3.15 writes it, with its defaults.
+constexpr char kScaled[] = R"({"optimizer": {"module": "keras.optimizers", "class_name": "LossScaleOptimizer",
+    "config": {"name": "loss_scale_optimizer", "inner_optimizer": {"module": "keras.optimizers", "class_name": "SGD",
+      "config": {"name": "sgd", "learning_rate": {"module": "keras.optimizers.schedules",
+        "class_name": "ExponentialDecay", "config": {"initial_learning_rate": 0.1, "decay_steps": 10, "decay_rate": 0.5,
+          "staircase": false, "name": "ExponentialDecay"}, "registered_name": null},
+        "weight_decay": null, "use_ema": false, "momentum": 0.9, "nesterov": false}, "registered_name": null},
+      "initial_scale": 32768.0, "dynamic_growth_steps": 2000}, "registered_name": null}})";
+
+TEST(CompileConfig, OptimizerWithALossScaleIsTheOneWithin) {
+  const auto config = Parse(kScaled);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->optimizer->class_name, "SGD");
+  EXPECT_EQ(config->optimizer->config.at("momentum"), 0.9);
+  EXPECT_EQ(config->optimizer->config.count("initial_scale"), 0u);
+  EXPECT_EQ(config->learning_rate_schedule->class_name, "ExponentialDecay");
+}
+
+TEST(CompileConfig, OtherOptionsOfALossScaleAreRefused) {
+  EXPECT_THAT(
+      CompileFault(R"({"optimizer": {"class_name": "LossScaleOptimizer", "config": {"initial_scale": 1}}})"),
+      HasSubstr("optimizer: LossScaleOptimizer: inner_optimizer: required"));
+  EXPECT_THAT(CompileFault(R"({"optimizer": {"class_name": "LossScaleOptimizer",
+                  "config": {"inner_optimizer": "adam", "clipnorm": 1}}})"),
+              HasSubstr("optimizer: LossScaleOptimizer: clipnorm: unknown field"));
+}
+
+// The job refuses its name, and lists the supported optimizers.
+TEST(CompileConfig, MuonIsReadWithoutItsLists) {
+  const auto config = Parse(R"({"optimizer": {"module": "keras.optimizers", "class_name": "Muon", "config": {
+      "name": "muon", "learning_rate": 0.01, "exclude_layers": [], "ns_steps": 5}, "registered_name": null}})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->optimizer->class_name, "Muon");
+  EXPECT_TRUE(config->optimizer->config.empty());
+}
+
 }  // namespace
 }  // namespace cairn::nn
