@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
+#include "data/class_weights.h"
 #include "data/example_shape.h"
 #include "data/file_sets.h"
 #include "data/formats.h"
@@ -307,6 +308,7 @@ absl::StatusOr<TrainingData> LoadTrainingData(const DataOptions& given) {
     if (!split->remark.empty()) data.remarks.push_back(split->remark);
     for (std::string& note : split->notes) data.notes.push_back({std::move(note), /*usual=*/false});
   }
+  CAIRN_RETURN_IF_ERROR(ApplyClassWeights(options, splits.train));
   if (splits.validation) SpreadWeights(splits.train.weights, splits.validation->weights);
   data.byte_inputs = splits.train.byte_inputs;
   data.columns = std::move(splits.train.columns);

@@ -82,7 +82,6 @@ absl::StatusOr<std::unique_ptr<Dataset>> LabelledDataset::Create(Split split, co
     // Gray images may have no channel axis in the file.
     if (!options.augmentation.empty() && dataset->example_shape_.rank() == 2)
       dataset->example_shape_.Append(1);
-    CAIRN_RETURN_IF_ERROR(dataset->ApplyClassWeights(options.class_weights, dataset->targets_name_));
     const absl::Status suits = Validate(options.augmentation, dataset->example_shape_);
     if (!suits.ok()) return Annotate(suits, dataset->inputs_name_);
     if (!options.augmentation.empty() && dataset->targets_.shape.rank() > 1) {
@@ -115,31 +114,6 @@ absl::Status LabelledDataset::UseInputsAsTargets() {
   inputs_are_targets_ = true;
   target_rows_ = nullptr;
   targets_ = {.per_example = example_shape_.num_elements(), .shape = example_shape_};
-  return absl::OkStatus();
-}
-
-absl::Status LabelledDataset::ApplyClassWeights(const std::map<int64_t, float>& class_weights,
-                                                const std::string& name) {
-  if (class_weights.empty()) return absl::OkStatus();
-  if (target_rows_ != nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": targets are tokens, which cannot have class weights"));
-  }
-  if (targets_.num_classes == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": targets are numbers, not class indices, so classes cannot have weights"));
-  }
-  for (const auto& [label, weight] : class_weights) {
-    if (label >= 0 && label < targets_.num_classes) continue;
-    return absl::InvalidArgumentError(absl::StrCat(name, ": class ", label, " has the weight ", weight,
-                                                   ", but labels go up to ", targets_.num_classes - 1));
-  }
-  const auto each = static_cast<size_t>(weights_.per_example);
-  weights_.values.resize(targets_.values.size() * each, 1.0f);
-  for (size_t i = 0; i < weights_.values.size(); ++i) {
-    const auto row = class_weights.find(static_cast<int64_t>(targets_.values[i / each]));
-    if (row != class_weights.end()) weights_.values[i] *= row->second;
-  }
   return absl::OkStatus();
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,8 +16,8 @@ class LabelledDataset final : public Dataset {
  public:
   enum class Use { kTraining, kValidation };
 
-  // Takes over `split`. Applies the limit and the example's shape from `options` and, in training, the class
-  // weights and the augmentation. INVALID_ARGUMENT if the numbers of inputs, targets and weights differ, or
+  // Takes over `split`. Applies the limit and the example's shape from `options` and, in training, the
+  // augmentation. INVALID_ARGUMENT if the numbers of inputs, targets and weights differ, or
   // if the training options do not suit the examples.
   static absl::StatusOr<std::unique_ptr<Dataset>> Create(Split split, const DataOptions& options, Use use);
 
@@ -43,7 +42,6 @@ class LabelledDataset final : public Dataset {
   explicit LabelledDataset(Split split);
   // Takes the inputs as targets.
   absl::Status UseInputsAsTargets();
-  absl::Status ApplyClassWeights(const std::map<int64_t, float>& class_weights, const std::string& name);
 
   std::unique_ptr<RowSource> inputs_;
   int64_t size_;

@@ -237,9 +237,9 @@ TEST(LoadTrainingData, ClassWeightsMustSuitTheTargets) {
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
   EXPECT_THAT(LoadRefusal({.path = dir.path(), .class_weights = {{4, 0.5f}}}),
               HasSubstr("train-labels-idx1-ubyte: class 4 has the weight 0.5, but labels go up to 3"));
-  WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x08, {2, 3}) + "abcdef");
+  WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x09, {2, 3}) + "abcde\xff");
   EXPECT_THAT(LoadRefusal({.path = dir.path(), .class_weights = {{0, 1.0f}}}),
-              HasSubstr("targets are numbers, not class indices"));
+              HasSubstr("targets are numbers, neither class indices nor one-hot vectors"));
 }
 
 TEST(LoadTrainingData, ColumnOptionsAreRefusedForFormatsWithoutColumns) {
