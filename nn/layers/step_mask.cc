@@ -1,5 +1,6 @@
 #include "nn/layers/step_mask.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,7 @@ class StepMaskLayer final : public MaskLayer {
     return Shape(inputs[0].dims().first(inputs[0].dims().size() - 1));
   }
   bool takes_integers() const override { return true; }
+  std::optional<double> masked_value() const override { return masked_; }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {

@@ -10,7 +10,7 @@
 namespace cairn::nn {
 
 // Maps ids [steps], or the vectors of a sequence [steps, width], to the mask [steps]: 0 where the id, or every element
-// of the vector, is `masked`. `name` is that of the layer whose output is masked.
+// of the vector, is `masked`, their masked_value(). `name` is that of the layer whose output is masked.
 std::shared_ptr<const Layer> MakeMaskOfIds(const std::string& name, float masked);
 std::shared_ptr<const Layer> MakeMaskOfVectors(const std::string& name, float masked);
 

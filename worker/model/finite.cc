@@ -74,6 +74,45 @@ std::string NonFiniteData(const NonFiniteStep& step) {
   return "";
 }
 
+// Whether the mask that node `mask` computes from inputs of the model counts no step of an example. False if it
+// computes the mask from anything else.
+bool MasksAll(const NonFiniteStep& step, int mask, int64_t example) {
+  if (mask < 0) return false;
+  const nn::Node& node = step.model.nodes()[static_cast<size_t>(mask)];
+  const auto masks_all = [&](int other) { return MasksAll(step, other, example); };
+  if (!node.layer->masked_value().has_value())
+    return node.layer->is_mask() && std::all_of(node.inputs.begin(), node.inputs.end(), masks_all);
+  const auto input = static_cast<size_t>(nn::Node::OfModelInput(node.inputs[0]));
+  if (node.inputs[0] >= 0 || input >= step.batch.inputs.size()) return false;
+  const TensorView& tensor = step.batch.inputs[input];
+  if (tensor.ragged() || tensor.data == nullptr) return false;
+  const int64_t elements = tensor.shape.num_elements() / std::max<int64_t>(step.batch.examples, 1);
+  for (int64_t i = example * elements; i < (example + 1) * elements; ++i) {
+    const double value = tensor.dtype == DType::kFloat32 ? double{tensor.floats()[static_cast<size_t>(i)]}
+                                                         : static_cast<double>(tensor.Integer(i));
+    if (value != *node.layer->masked_value()) return false;
+  }
+  return true;
+}
+
+// "the mean of layer 'pool' over the steps of example 12 ..." for the first example whose steps are all masked before a
+// mean over them, which is then 0/0; empty: there is none.
+std::string MeanOfNothing(const NonFiniteStep& step) {
+  for (const nn::Node& node : step.model.nodes()) {
+    if (node.masked.empty() || node.layer->class_name() != "GlobalAveragePooling1D") continue;
+    for (int64_t example = 0; example < step.batch.examples; ++example) {
+      if (!MasksAll(step, node.inputs.back(), example)) continue;
+      const auto row = static_cast<size_t>(example);
+      return absl::StrCat("the mean of layer '", node.layer->name(), "' over the steps of example ",
+                          row < step.rows.size() ? absl::StrCat(step.rows[row]) : "?", " (from 0) of ",
+                          step.data,
+                          " is 0/0, as in Keras: all its steps are masked, as those of a text "
+                          "without words; leave the example out");
+    }
+  }
+  return "";
+}
+
 std::string LargestParameter(const nn::Model& model, absl::Span<const float> parameters) {
   float largest = 0;
   absl::string_view name;
@@ -102,6 +141,8 @@ std::string Explain(const NonFiniteStep& step) {
   if (const std::string bad = NonFiniteParameter(step.model, step.parameters); !bad.empty()) {
     return absl::StrCat("the parameters are at fault, the data are finite: ", bad);
   }
+  if (const std::string bad = MeanOfNothing(step); !bad.empty())
+    return absl::StrCat("the data are at fault: ", bad);
   return absl::StrCat(
       "the step overflowed, the data and the parameters are finite: ",
       step.layer.empty() ? "" : absl::StrCat("the output of ", step.layer, " is the first that is not; "),

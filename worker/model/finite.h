@@ -30,7 +30,8 @@ struct NonFiniteStep {
 };
 
 // Names the cause of the non-finite loss with the facts that locate it: the example and its value, else the
-// variable and its value, else the layer that overflowed and the largest parameter.
+// variable and its value, else the example whose steps are all masked before a mean over them, else the layer that
+// overflowed and the largest parameter.
 std::string Explain(const NonFiniteStep& step);
 
 }  // namespace cairn::worker

@@ -1,5 +1,6 @@
 #include "worker/model/finite.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -74,6 +75,34 @@ TEST_F(FiniteTest, OverflowNamesTheLayerAndTheLargestParameter) {
             "the step overflowed, the data and the parameters are finite: the output of layer 'hidden' is "
             "the first "
             "that is not; the largest parameter, of 'hidden/kernel', is 3e+38");
+}
+
+// Keras, too, divides 0 by 0 here, and trains on with NaN.
+TEST(MaskedMean, ExampleWithoutStepsIsNamed) {
+  const nn::Model model = *nn::Model::FromJson(R"({"config": {"layers": [
+      {"class_name": "InputLayer", "config": {"batch_shape": [null, 3], "name": "in", "dtype": "int32"}},
+      {"class_name": "Embedding", "config": {"input_dim": 9, "output_dim": 2, "mask_zero": true, "name": "e"}},
+      {"class_name": "GlobalAveragePooling1D", "config": {"name": "pool"}},
+      {"class_name": "Dense", "config": {"units": 1, "name": "head"}}]}})",
+                                               "model");
+  const std::vector<float> parameters(static_cast<size_t>(model.num_parameters()), 0.5f), targets = {0, 0};
+  const std::vector<uint32_t> rows = {7, 12};
+  const auto explained = [&](std::vector<int32_t> ids) {
+    const nn::BatchView batch = {.examples = 2,
+                                 .inputs = {{.dtype = DType::kInt32, .shape = {2, 3}, .data = ids.data()}},
+                                 .targets = targets};
+    return Explain({.model = model,
+                    .parameters = parameters,
+                    .batch = batch,
+                    .rows = rows,
+                    .data = "texts",
+                    .layer = ""});
+  };
+  EXPECT_EQ(explained({0, 4, 0, 0, 0, 0}),
+            "the data are at fault: the mean of layer 'pool' over the steps of example 12 (from 0) of texts "
+            "is 0/0, as "
+            "in Keras: all its steps are masked, as those of a text without words; leave the example out");
+  EXPECT_THAT(explained({0, 4, 0, 0, 0, 1}), testing::HasSubstr("the step overflowed"));
 }
 
 TEST_F(FiniteTest, ReplicaReportsTheLayerThatOverflowed) {
