@@ -37,6 +37,7 @@ constexpr LayerRow kLayers[] = {
     {"Conv2D", MakeConv2D},
     {"Conv2DTranspose", MakeConv2DTranspose},
     {"Conv3D", MakeConv3D},
+    {"ConvLSTM2D", MakeConvLstm2D},
     {"Cropping1D", MakeCropping1D, ByteUse::kPasses},
     {"Cropping2D", MakeCropping2D, ByteUse::kPasses},
     {"Cropping3D", MakeCropping3D, ByteUse::kPasses},

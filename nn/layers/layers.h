@@ -30,6 +30,7 @@ std::unique_ptr<Layer> MakeConv1DTranspose(std::string name, ConfigReader& confi
 std::unique_ptr<Layer> MakeConv2D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeConv2DTranspose(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeConv3D(std::string name, ConfigReader& config);
+std::unique_ptr<Layer> MakeConvLstm2D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeCropping1D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeCropping2D(std::string name, ConfigReader& config);
 std::unique_ptr<Layer> MakeCropping3D(std::string name, ConfigReader& config);

@@ -36,8 +36,8 @@ class TrainUsageTest(IntegrationTest):
 
     def test_an_unknown_layer_is_refused_with_the_known_ones(self):
         def change(model):
-            model["config"]["layers"][2] = {"class_name": "ConvLSTM2D", "config": {"units": 8, "name": "memory"}}
-        self.refused("ConvLSTM2D.*Conv2D.*Dense", self.model_with(change), "--data_dir", small_data())
+            model["config"]["layers"][2] = {"class_name": "ConvLSTM3D", "config": {"units": 8, "name": "memory"}}
+        self.refused("ConvLSTM3D.*Conv2D.*Dense", self.model_with(change), "--data_dir", small_data())
 
     def test_an_unknown_optimizer_is_refused_with_the_known_ones(self):
         # Only servers know optimizers, so they have been started by then and are stopped again.

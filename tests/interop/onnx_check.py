@@ -209,6 +209,19 @@ NETWORKS = {
         layer("SimpleRNN", units=4, return_sequences=True, activation="elu"),
         layer("GRU", units=3, reset_after=False, return_sequences=True, activation="relu"),
         layer("Bidirectional", merge_mode="ave", layer=layer("SimpleRNN", units=4, activation="softplus")), layer("Dense", units=5)),
+    "images_in_steps": sequential(
+        {"class_name": "InputLayer", "config": {"name": "images", "batch_shape": [None, 3, 5, 4, 2]}},
+        layer("ConvLSTM2D", filters=3, kernel_size=[3, 2], strides=[2, 1], padding="same", return_sequences=True),
+        layer("ConvLSTM2D", filters=2, kernel_size=2, return_sequences=True, go_backwards=True, use_bias=False),
+        layer("ConvLSTM2D", filters=2, kernel_size=2, activation="relu", recurrent_activation="hard_sigmoid"),
+        layer("Flatten"), layer("Dense", units=5)),
+    "encoder_decoder_of_images": functional(
+        [{"class_name": "InputLayer", "config": {"name": name, "batch_shape": [None, steps, 4, 4, 2]}} for name, steps in (("images_seen", 2), ("images_next", 3))],
+        [(layer("ConvLSTM2D", name="encoder", filters=2, kernel_size=3, padding="same", return_state=True), [[["images_seen", 0, 0]]]),
+         (layer("ConvLSTM2D", name="decoder", filters=2, kernel_size=3, padding="same", return_sequences=True, return_state=True),
+          [[["images_next", 0, 0], ["encoder", 0, 1], ["encoder", 0, 2]]]),
+         *((layer("Flatten", name=f"flat_{output}"), [[["decoder", 0, output]]]) for output in range(3)),
+         (layer("Concatenate", name="all"), [[[f"flat_{output}", 0, 0] for output in range(3)]])], "all"),
     "encoder_decoder": functional(
         [STEPS, {"class_name": "InputLayer", "config": {"name": "vectors", "batch_shape": [None, 5, 3]}}],
         [(layer("Embedding", name="words", input_dim=10, output_dim=4), [[["steps", 0, 0]]]),
@@ -382,7 +395,7 @@ def dynamic_tables(bin_dir, directory):
     model = functional(
         inputs,
         [(layer("Embedding", name="users", **table), [[["user", 0, 0]]]), (layer("Flatten", name="flat"), [[["users", 0, 0]]]),
-         (layer("EmbedReduce", name="history", **table), [[["seen", 0, 0]]]),
+         (layer("EmbedReduce", name="history", **table), [[["images_seen", 0, 0]]]),
          (layer("Concatenate", name="all"), [[["flat", 0, 0], ["history", 0, 0]]]),
          (layer("Dense", name="scores", units=2), [[["all", 0, 0]]])], "scores")
     (directory / "dynamic.json").write_text(json.dumps(model))

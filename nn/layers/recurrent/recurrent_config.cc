@@ -46,11 +46,12 @@ void RefuseOther(ConfigReader& config) {
 }  // namespace
 
 RecurrentConfig RecurrentConfig::Read(const std::string& class_name, ConfigReader& config) {
-  const bool is_lstm = class_name == "LSTM", is_gru = class_name == "GRU";
+  const bool is_convolution = class_name == "ConvLSTM2D";
+  const bool is_lstm = is_convolution || class_name == "LSTM", is_gru = class_name == "GRU";
   RecurrentConfig read = {.cell = is_lstm  ? RecurrentCell::kLstm
                                   : is_gru ? RecurrentCell::kGru
                                            : RecurrentCell::kSimple,
-                          .units = config.PositiveInt("units"),
+                          .units = config.PositiveInt(is_convolution ? "filters" : "units"),
                           .activation = ReadGate("activation", kernels::Activation::kTanh, config),
                           .use_bias = config.Bool("use_bias", true),
                           .return_sequences = config.Bool("return_sequences", false),

@@ -1,4 +1,4 @@
-// The settings of LSTM, GRU and SimpleRNN, as Keras names them.
+// The settings of LSTM, GRU, SimpleRNN and ConvLSTM2D, as Keras names them.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ struct RecurrentConfig {
   RegularizerSpec kernel_regularizer{}, recurrent_regularizer{}, bias_regularizer{};
   std::optional<Constraint> kernel_constraint{}, recurrent_constraint{}, bias_constraint{};
 
-  // Reads the fields of the layer `class_name`: "LSTM", "GRU" or "SimpleRNN".
+  // Reads the fields of the layer `class_name`: "LSTM", "GRU", "SimpleRNN" or, with `filters` as the units,
+  // "ConvLSTM2D".
   static RecurrentConfig Read(const std::string& class_name, ConfigReader& config);
 
   int64_t gates() const;

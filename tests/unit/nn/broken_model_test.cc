@@ -73,8 +73,8 @@ INSTANTIATE_TEST_SUITE_P(
                SequentialOf(R"({"config": {"units": 3}})"),
                {"layer 0, line 1: class_name: required"}},
         Broken{"UnknownLayer",
-               SequentialOf(R"({"class_name": "ConvLSTM2D", "config": {"name": "memory", "filters": 4}})"),
-               {"layer 'memory' (ConvLSTM2D), line 1: unknown layer; supported: InputLayer, Activation, "
+               SequentialOf(R"({"class_name": "ConvLSTM3D", "config": {"name": "memory", "filters": 4}})"),
+               {"layer 'memory' (ConvLSTM3D), line 1: unknown layer; supported: InputLayer, Activation, "
                 "ActivityRegularization, Add, AdditiveAttention, AlphaDropout, Attention, Average"}},
         Broken{
             "DuplicateNames",

@@ -115,6 +115,26 @@ def called_twice():
     return keras.Model([source, target], lstm(target, initial_state=[h, c])[1]), values
 
 
+def of_images(keras=keras):
+    """An encoder and a decoder of images, with states of another size than the inputs."""
+    layers = keras.layers
+    source, target = keras.Input((2, 5, 4, 2), name="source"), keras.Input((3, 5, 4, 1), name="target")
+    options = {"filters": 2, "kernel_size": 3, "strides": (2, 1), "padding": "same", "return_state": True}
+    y, h, c = layers.ConvLSTM2D(**options, recurrent_activation="sigmoid", name="encoder")(source)
+    decoder = layers.ConvLSTM2D(**options, recurrent_activation="sigmoid", return_sequences=True, name="decoder")
+    outputs = [y, *decoder(target, initial_state=[h, c])]
+    flat = [layers.Flatten(name=f"flat_{i}")(output) for i, output in enumerate(outputs)]
+    return keras.Model([source, target], layers.Concatenate(name="joined")(flat))
+
+
+def given_images():
+    """The states before the first step are inputs, and the last step is the first."""
+    target, h, c = (keras.Input(shape, name=name) for name, shape in (("target", (3, 3, 3, 1)), ("h", (2, 2, 2)), ("c", (2, 2, 2))))
+    dense = [L.Dense(2, name=f"dense_{name}")(value) for name, value in (("h", h), ("c", c))]
+    outputs = L.ConvLSTM2D(2, 2, go_backwards=True, use_bias=False, name="lstm")(target, initial_state=dense)
+    return keras.Model([target, h, c], outputs), [vectors(3, 3, 3, 1), vectors(2, 2, 2), vectors(2, 2, 2)]
+
+
 CASES = {
     "encoder_decoder": (encoder_decoder(), [vectors(SOURCE, CHANNELS), vectors(TARGET, CHANNELS)]),
     "with_attention": with_attention(),
@@ -168,13 +188,18 @@ result = {name: record(model, inputs) for name, (model, inputs) in CASES.items()
 # Recorded after the others, whose numbers stay as they are.
 for name, cell, with_states in (("apart", L.LSTM, False), ("apart_states", L.GRU, True)):
     result[name] = record(*apart(cell, with_states))
+result["of_images"] = record(of_images(), [vectors(2, 5, 4, 2), vectors(3, 5, 4, 1)])
+result["given_images"] = record(*given_images())
 import tf_keras  # noqa: E402  Keras 2: the same models, as that version writes them
 
 for name, model, like in (("keras2", encoder_decoder(tf_keras), "encoder_decoder"),
-                          ("masked_keras2", masked("GRU", keras=tf_keras), "masked_gru")):
+                          ("masked_keras2", masked("GRU", keras=tf_keras), "masked_gru"),
+                          ("of_images_keras2", of_images(tf_keras), "of_images")):
     result[name] = dict(result[like], model=json.loads(model.to_json()))
     values = zip(result[like]["values"], model.weights)
     model.set_weights([np.reshape(value, weight.shape) for value, weight in values])
-    outputs = numbers(model(CASES[like][1]))
+    inputs = np.split(np.reshape(result[like]["inputs"], (EXAMPLES, -1)).astype("float32"),
+                      [int(np.prod(model.inputs[0].shape[1:]))], axis=1)
+    outputs = numbers(model([np.reshape(value, (-1, *tensor.shape[1:])) for value, tensor in zip(inputs, model.inputs)]))
     assert np.allclose(outputs, result[like]["outputs"], atol=1e-5), name
 (HERE / "states.json").write_text(json.dumps(result, separators=(",", ":")).replace('},"', '},\n"') + "\n")
