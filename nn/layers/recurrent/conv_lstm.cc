@@ -48,11 +48,14 @@ class ConvLstmLayer final : public Layer {
     variables[1].shape = {height, width, units, 4 * units};
     return variables;
   }
+  bool differs_in_training() const override {
+    return recurrent().dropout > 0 || recurrent().recurrent_dropout > 0;
+  }
   MaskUse mask_use() const override { return MaskUse::kRefuses; }
 
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
-    CAIRN_ASSIGN_OR_RETURN(auto op, ConvLstmOp::Create(config_, params, device));
+    CAIRN_ASSIGN_OR_RETURN(auto op, ConvLstmOp::Create(name(), config_, params, device));
     if (!recurrent().return_state) return op;
     std::vector<LastState> states = op->last_states();
     return PackedStatesOp::Create(std::move(op), std::move(states), device);
@@ -149,14 +152,6 @@ class ConvLstmLayer final : public Layer {
   const ConvLstmConfig config_;
 };
 
-void RefuseDropout(absl::string_view field, ConfigReader& config) {
-  if (config.Number(field, 0) != 0) {
-    config.Fail(field,
-                "is not supported in a ConvLSTM2D, where Keras drops other elements for each gate: use a "
-                "SpatialDropout3D before the layer");
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<Layer> MakeConvLstm2D(std::string name, ConfigReader& config) {
@@ -164,8 +159,6 @@ std::unique_ptr<Layer> MakeConvLstm2D(std::string name, ConfigReader& config) {
                          .recurrent = RecurrentConfig::Read("ConvLSTM2D", config)};
   read.input.activation = {};
   read.input.filters = 4 * read.recurrent.units;
-  RefuseDropout("dropout", config);
-  RefuseDropout("recurrent_dropout", config);
   return std::make_unique<ConvLstmLayer>(std::move(name), std::move(read));
 }
 

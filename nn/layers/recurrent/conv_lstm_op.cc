@@ -1,10 +1,14 @@
 #include "nn/layers/recurrent/conv_lstm_op.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/core/random.h"
 #include "common/core/status.h"
 #include "kernels/window.h"
+#include "nn/layers/layers.h"
 
 namespace cairn::nn {
 namespace {
@@ -31,7 +35,8 @@ absl::StatusOr<Shape> ConvLstmConfig::StateShape(const Shape& image) const {
   return Shape({z[0], z[1], recurrent.units});
 }
 
-absl::StatusOr<std::unique_ptr<ConvLstmOp>> ConvLstmOp::Create(const ConvLstmConfig& config,
+absl::StatusOr<std::unique_ptr<ConvLstmOp>> ConvLstmOp::Create(const std::string& name,
+                                                               const ConvLstmConfig& config,
                                                                const LayerOpParams& params,
                                                                kernels::Device& device) {
   const Shape& shape = params.inputs[0].shape;
@@ -52,6 +57,7 @@ absl::StatusOr<std::unique_ptr<ConvLstmOp>> ConvLstmOp::Create(const ConvLstmCon
   CAIRN_RETURN_IF_ERROR(op->MakeInput(config, params));
   CAIRN_RETURN_IF_ERROR(op->MakeSteps(config, Shape({batch, state[0], state[1], state[2]})));
   CAIRN_RETURN_IF_ERROR(op->MakeStates(params));
+  CAIRN_RETURN_IF_ERROR(op->MakeDropouts(name, params, state));
   return op;
 }
 
@@ -125,6 +131,38 @@ absl::Status ConvLstmOp::MakeStates(const LayerOpParams& params) {
   return absl::OkStatus();
 }
 
+absl::Status ConvLstmOp::MakeDropouts(const std::string& name, const LayerOpParams& params,
+                                      const Shape& state) {
+  if (recurrent_.dropout > 0) {
+    const nlohmann::json json = {{"rate", recurrent_.dropout},
+                                 {"noise_shape", {nullptr, 1, nullptr, nullptr, nullptr}}};
+    ConfigReader reader(json);
+    const auto layer = MakeDropout(name, reader);
+    CAIRN_RETURN_IF_ERROR(reader.Finish());
+    const kernels::TensorDesc& input = params.inputs[0];
+    CAIRN_ASSIGN_OR_RETURN(input_dropout_,
+                           layer->MakeOp({.inputs = params.inputs.first(1),
+                                          .needs_input_gradients = params.needs_input_gradients},
+                                         device_));
+    for (Memory* memory : {&dropped_, &dropped_gradient_})
+      CAIRN_RETURN_IF_ERROR(Allocate(input.num_floats(), *memory));
+  }
+  if (recurrent_.recurrent_dropout == 0) return absl::OkStatus();
+  const kernels::TensorDesc states = Plain({state_floats_ / state.num_elements(), state.num_elements()});
+  CAIRN_ASSIGN_OR_RETURN(state_dropout_, device_.ops().MakeDropout(
+                                             {.input = states,
+                                              .rate = recurrent_.recurrent_dropout,
+                                              .stream = StreamOf(absl::StrCat("recurrent_dropout/", name))}));
+  CAIRN_ASSIGN_OR_RETURN(multiply_states_, device_.ops().MakeMultiply(Plain({state_floats_}), 2));
+  CAIRN_RETURN_IF_ERROR(Allocate(steps_ * state_floats_, scaled_));
+  for (Memory* memory : {&ones_, &state_scale_, &scaled_gradient_})
+    CAIRN_RETURN_IF_ERROR(Allocate(state_floats_, *memory));
+  const std::vector<float> ones(static_cast<size_t>(state_floats_), 1.0f);
+  CAIRN_RETURN_IF_ERROR(
+      device_.CopyToDevice(ones.data(), ones_->data(), state_floats_ * int64_t{sizeof(float)}));
+  return device_.Synchronize();
+}
+
 std::vector<LastState> ConvLstmOp::last_states() const {
   const int64_t batch = output_.shape[0];
   const kernels::TensorDesc desc = Plain({batch, state_floats_ / batch});
@@ -137,9 +175,19 @@ const float* ConvLstmOp::Before(int64_t index, size_t state) const {
   return first_.empty() ? zeros_->data() : first_[state].value->data();
 }
 
-absl::Status ConvLstmOp::ForwardStep(int64_t index, const float* recurrent_kernel) {
+const float* ConvLstmOp::Convolved(int64_t index, bool training) const {
+  const bool drops = training && state_dropout_ != nullptr;
+  return drops ? scaled_->data() + index * state_floats_ : Before(index, 0);
+}
+
+absl::Status ConvLstmOp::ForwardStep(int64_t index, const ForwardArgs& args) {
   const Step& step = made_steps_[static_cast<size_t>(index)];
-  CAIRN_RETURN_IF_ERROR(step.conv->Forward(Before(index, 0), recurrent_kernel, nullptr, product_->data()));
+  if (args.training && state_dropout_ != nullptr) {
+    const float* const factors[] = {Before(index, 0), state_scale_->data()};
+    CAIRN_RETURN_IF_ERROR(multiply_states_->Forward(factors, scaled_->data() + index * state_floats_));
+  }
+  CAIRN_RETURN_IF_ERROR(
+      step.conv->Forward(Convolved(index, args.training), args.variables[1], nullptr, product_->data()));
   CAIRN_RETURN_IF_ERROR(state_copy_->ToPlain(product_->data(), plain_product_->data()));
   const float* const sum[] = {z(index), plain_product_->data()};
   CAIRN_RETURN_IF_ERROR(add_gates_->Forward(sum, z(index)));
@@ -150,12 +198,21 @@ absl::Status ConvLstmOp::ForwardStep(int64_t index, const float* recurrent_kerne
 absl::Status ConvLstmOp::Forward(const ForwardArgs& args) {
   for (size_t i = 0; i < first_.size(); ++i)
     CAIRN_RETURN_IF_ERROR(first_[i].copy->ToPlain(args.inputs[1 + i], first_[i].value->data()));
-  CAIRN_RETURN_IF_ERROR(by_steps_->Forward(args.inputs[0], x_->data()));
+  const float* x = args.inputs[0];
+  if (args.training && input_dropout_ != nullptr) {
+    ForwardArgs dropout = args;
+    dropout.inputs = args.inputs.first(1);
+    dropout.output = dropped_->data();
+    CAIRN_RETURN_IF_ERROR(input_dropout_->Forward(dropout));
+    x = dropped_->data();
+  }
+  if (args.training && state_dropout_ != nullptr)
+    CAIRN_RETURN_IF_ERROR(state_dropout_->Forward(ones_->data(), state_scale_->data()));
+  CAIRN_RETURN_IF_ERROR(by_steps_->Forward(x, x_->data()));
   CAIRN_RETURN_IF_ERROR(input_conv_->Forward(x_->data(), args.variables[0],
                                              use_bias_ ? args.variables[2] : nullptr, projected_->data()));
   CAIRN_RETURN_IF_ERROR(input_copy_->ToPlain(projected_->data(), z_->data()));
-  for (int64_t index = 0; index < steps_; ++index)
-    CAIRN_RETURN_IF_ERROR(ForwardStep(index, args.variables[1]));
+  for (int64_t index = 0; index < steps_; ++index) CAIRN_RETURN_IF_ERROR(ForwardStep(index, args));
   if (by_examples_ != nullptr) return by_examples_->Forward(h_->data(), args.output);
   return device_.CopyOnDevice(h(steps_ - 1), args.output, state_floats_);
 }
@@ -173,10 +230,16 @@ absl::Status ConvLstmOp::BackwardStep(int64_t index, const float* dh, const Back
   std::swap(dc_, other_dc_);
   CAIRN_RETURN_IF_ERROR(state_copy_->FromPlain(z(index), product_->data()));
   float* const sum = args.gradients[1];
-  float* const before = index == 0 && first_.empty() ? nullptr : dh_->data();
-  CAIRN_RETURN_IF_ERROR(step.conv->Backward(Before(index, 0), args.variables[1], product_->data(),
-                                            product_->data(), before,
+  const bool drops = state_dropout_ != nullptr;
+  float* before = drops ? scaled_gradient_->data() : dh_->data();
+  if (index == 0 && first_.empty()) before = nullptr;
+  CAIRN_RETURN_IF_ERROR(step.conv->Backward(Convolved(index, /*training=*/true), args.variables[1],
+                                            product_->data(), product_->data(), before,
                                             is_last ? sum : kernel_gradient_->data(), nullptr));
+  if (drops && before != nullptr) {
+    const float* const factors[] = {before, state_scale_->data()};
+    CAIRN_RETURN_IF_ERROR(multiply_states_->Forward(factors, dh_->data()));
+  }
   if (is_last) return absl::OkStatus();
   const float* const kernels[] = {sum, kernel_gradient_->data()};
   return add_kernels_->Forward(kernels, sum);
@@ -188,7 +251,15 @@ absl::Status ConvLstmOp::BackwardInput(const BackwardArgs& args) {
   CAIRN_RETURN_IF_ERROR(input_conv_->Backward(x_->data(), args.variables[0], projected_->data(),
                                               projected_->data(), dx == nullptr ? nullptr : dx_->data(),
                                               args.gradients[0], use_bias_ ? args.gradients[2] : nullptr));
-  return dx == nullptr ? absl::OkStatus() : by_steps_->Backward(nullptr, nullptr, dx_->data(), dx);
+  if (dx == nullptr) return absl::OkStatus();
+  if (input_dropout_ == nullptr) return by_steps_->Backward(nullptr, nullptr, dx_->data(), dx);
+  CAIRN_RETURN_IF_ERROR(by_steps_->Backward(nullptr, nullptr, dx_->data(), dropped_gradient_->data()));
+  return input_dropout_->Backward({.inputs = args.inputs.first(1),
+                                   .variables = {},
+                                   .output = dropped_->data(),
+                                   .output_gradient = dropped_gradient_->data(),
+                                   .input_gradients = args.input_gradients.first(1),
+                                   .gradients = {}});
 }
 
 absl::Status ConvLstmOp::Backward(const BackwardArgs& args) {

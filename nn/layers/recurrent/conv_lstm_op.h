@@ -1,11 +1,12 @@
-// A convolutional LSTM on a device: one convolution of the inputs of all time steps, then for each step a convolution of
-// h and the gates.
+// A convolutional LSTM on a device: one convolution of the inputs of all time steps, then for each step a convolution
+// of h and the gates.
 //
-// The gates are those of an LSTM whose steps and recurrent kernel are missing: the elements of an image are the examples
-// of a kernels::Recurrence of one step, and z has the sum of both convolutions. States are plain float32.
+// The gates are those of an LSTM of one step without a recurrent kernel: the elements of an image are the examples of a
+// kernels::Recurrence, and its z has the sum of both convolutions. States are plain float32.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,8 +31,9 @@ struct ConvLstmConfig {
 
 class ConvLstmOp final : public LayerOp {
  public:
-  // `params`: the input [n, steps, h, w, c], then h and c before the first step, or nothing.
-  static absl::StatusOr<std::unique_ptr<ConvLstmOp>> Create(const ConvLstmConfig& config,
+  // `params`: the input [n, steps, h, w, c], then h and c before the first step, or nothing. `name`: that of the layer.
+  static absl::StatusOr<std::unique_ptr<ConvLstmOp>> Create(const std::string& name,
+                                                            const ConvLstmConfig& config,
                                                             const LayerOpParams& params,
                                                             kernels::Device& device);
 
@@ -60,6 +62,7 @@ class ConvLstmOp final : public LayerOp {
   absl::Status MakeInput(const ConvLstmConfig& config, const LayerOpParams& params);
   absl::Status MakeSteps(const ConvLstmConfig& config, const Shape& state);
   absl::Status MakeStates(const LayerOpParams& params);
+  absl::Status MakeDropouts(const std::string& name, const LayerOpParams& params, const Shape& state);
   absl::Status Allocate(int64_t floats, Memory& memory);
 
   // The time step that is processed after `index` others.
@@ -70,7 +73,9 @@ class ConvLstmOp final : public LayerOp {
   // The states before the step; `state` 0: h, 1: c.
   const float* Before(int64_t index, size_t state) const;
 
-  absl::Status ForwardStep(int64_t index, const float* recurrent_kernel);
+  // The h that is convolved in the step.
+  const float* Convolved(int64_t index, bool training) const;
+  absl::Status ForwardStep(int64_t index, const ForwardArgs& args);
   // `dh` is the gradient of h after the step. Leaves that of h before the step in dh_.
   absl::Status BackwardStep(int64_t index, const float* dh, const BackwardArgs& args);
   absl::Status BackwardInput(const BackwardArgs& args);
@@ -100,6 +105,14 @@ class ConvLstmOp final : public LayerOp {
   Memory by_index_gradient_;                       // of h_, with return_sequences
   std::unique_ptr<kernels::UnaryOp> by_examples_;  // h_ as the output [n, steps, h, w, units]
   std::vector<FirstState> first_;
+  // With `dropout`, the same elements of the input in all steps. Null without.
+  std::unique_ptr<LayerOp> input_dropout_;
+  Memory dropped_, dropped_gradient_;
+  // With `recurrent_dropout`, the same elements of h in all steps: their factors, and [index] h before the step times
+  // these. Null without.
+  std::unique_ptr<kernels::Dropout> state_dropout_;
+  std::unique_ptr<kernels::NaryOp> multiply_states_;
+  Memory ones_, state_scale_, scaled_, scaled_gradient_;
   Memory last_h_gradient_, last_c_gradient_;  // with return_state
 };
 

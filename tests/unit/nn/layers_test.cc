@@ -203,6 +203,15 @@ const Network kNetworks[] = {
                      {"class_name": "Flatten"}, {"class_name": "Dense", "config": {"units": 5}})"),
      {5},
      40 + (3 * 4 * 8 + 8) + 16 + (8 * 3 + 3) + (12 * 5 + 5)},
+    {"ImagesInSteps",
+     SequentialOf(
+         R"({"class_name": "ConvLSTM2D", "config": {"filters": 2, "kernel_size": 2, "return_sequences": true,
+                "recurrent_dropout": 0.3, "input_shape": [3, 4, 3, 2]}},
+            {"class_name": "ConvLSTM2D", "config": {"filters": 1, "kernel_size": [2, 1], "padding": "same",
+                "dropout": 0.3, "recurrent_dropout": 0.2, "use_bias": false}},
+            {"class_name": "Flatten"}, {"class_name": "Dense", "config": {"units": 5}})"),
+     {5},
+     (4 * 2 * 8 + 4 * 2 * 8 + 8) + (2 * 2 * 4 + 2 * 1 * 4) + (3 * 2 * 5 + 5)},
     {"Averaged",
      SequentialOf(
          R"({"class_name": "InputLayer", "config": {"batch_shape": [null, 6], "dtype": "int64"}},

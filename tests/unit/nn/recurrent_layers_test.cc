@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -203,6 +205,45 @@ TEST(RecurrentLayers, DropoutDropsTheSameElementsInAllStepsOfASequence) {
   EXPECT_LT(kept, 16);
 }
 
+// The outputs [2, 3, 2, 2] of a ConvLSTM2D in training, on ones: h = x + h of the step before.
+std::vector<float> OutputsOfSums(absl::string_view option) {
+  const auto model = Model::FromJson(
+      SequentialOf(absl::StrCat(R"({"class_name": "ConvLSTM2D", "config": {"filters": 1, "kernel_size": 1,
+          "activation": "linear", "recurrent_activation": "linear", "return_sequences": true, )",
+                                option, R"(, "input_shape": [3, 2, 2, 1]}})")),
+      "m");
+  EXPECT_TRUE(model.ok()) << model.status();
+  const auto device = kernels::CreateCpuDevice(0, 1).value();
+  const auto replica =
+      Replica::Create(*model, LossSpec{.kind = kernels::LossKind::kMeanSquaredError}, *device).value();
+  // i f c o of the kernel, of the recurrent kernel and of the bias.
+  const std::vector<float> parameters = {0, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 1}, inputs(24, 1.0f), targets(24);
+  std::vector<float> gradients(parameters.size());
+  const auto result = replica->ForwardBackward(
+      parameters, {.examples = 2, .inputs = FloatRows(2, inputs), .targets = targets, .seed = 3},
+      absl::MakeSpan(gradients), [](int) {});
+  EXPECT_TRUE(result.ok()) << result.status();
+  return {result->outputs.begin(), result->outputs.end()};
+}
+
+TEST(RecurrentLayers, DropoutOfImagesDropsTheSameElementsInAllSteps) {
+  using Sequence = std::vector<float>;
+  // A dropped element is 0, and any other is doubled.
+  for (const auto& [option, dropped, kept] :
+       {std::tuple{R"("dropout": 0.5)", Sequence{0, 0, 0}, Sequence{2, 4, 6}},
+        {R"("recurrent_dropout": 0.5)", Sequence{1, 1, 1}, Sequence{1, 3, 7}}}) {
+    const std::vector<float> outputs = OutputsOfSums(option);
+    std::set<Sequence> sequences;
+    for (size_t example = 0; example < 2; ++example) {
+      for (size_t place = 0; place < 4; ++place) {
+        const size_t at = example * 12 + place;
+        sequences.insert({outputs[at], outputs[at + 4], outputs[at + 8]});
+      }
+    }
+    EXPECT_EQ(sequences, (std::set<Sequence>{dropped, kept})) << option;
+  }
+}
+
 struct Refusal {
   const char* layers;
   const char* told;
@@ -243,12 +284,6 @@ TEST(RecurrentLayers, UnsupportedOptionsAreRefusedWithAdvice) {
         "input [3,4,4] is not a sequence of images [steps, height, width, channels]"},
        {R"({"class_name": "ConvLSTM2D", "config": {"filters": 2, "kernel_size": 3, "input_shape": [3, 2, 4, 1]}})",
         "a window of 3x3 does not fit an image of 2x4"},
-       {R"({"class_name": "ConvLSTM2D", "config": {"filters": 2, "kernel_size": 3, "dropout": 0.25,
-             "input_shape": [3, 4, 4, 1]}})",
-        "dropout: is not supported in a ConvLSTM2D"},
-       {R"({"class_name": "ConvLSTM2D", "config": {"filters": 2, "kernel_size": 3, "recurrent_dropout": 0.25,
-             "input_shape": [3, 4, 4, 1]}})",
-        "recurrent_dropout: is not supported in a ConvLSTM2D"},
        {R"({"class_name": "ConvLSTM2D", "config": {"filters": 2, "kernel_size": 3, "data_format": "channels_first",
              "input_shape": [3, 4, 4, 1]}})",
         "data_format: \"channels_first\""},
