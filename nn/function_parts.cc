@@ -8,6 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/status.h"
 #include "nn/function_axes.h"
 #include "nn/function_bodies.h"
 
@@ -51,7 +52,7 @@ void Crop(int at, int64_t begin, int64_t count, FunctionSteps& steps) {
 
 // The same with a stride: as the first of the groups of `stride` elements, of which the last is filled up with zeros.
 void TakeRange(int at, const Range& range, FunctionSteps& steps) {
-  if (range.stride == 1) return Crop(at, range.begin, range.count, steps);
+  if (range.stride == 1 || range.count == 1) return Crop(at, range.begin, range.count, steps);
   std::vector<int64_t> extents = ExtentsOf(steps.shape());
   const int64_t groups = range.count * range.stride, rest = extents[static_cast<size_t>(at)] - range.begin;
   Crop(at, range.begin, std::min(groups, rest), steps);
@@ -73,15 +74,21 @@ bool IsEllipsis(const json& part) {
   return part.is_object() && part.value("class_name", json()) == "__ellipsis__";
 }
 
+absl::StatusOr<int64_t> IndexOf(const json& value) {
+  constexpr int64_t kLargest = int64_t{1} << 40;
+  const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= uint64_t{kLargest}
+                                               : value.is_number_integer() && value >= -kLargest;
+  if (fits) return value.get<int64_t>();
+  return absl::InvalidArgumentError(absl::StrCat(value.dump(), " is not an index"));
+}
+
 // A part of a slice such as 1:5, which Python counts from the end if it is negative. Null: none.
 absl::StatusOr<std::optional<int64_t>> EndOf(const json& slice, const char* field) {
   const json config = slice.value("config", json::object());
   const json end = config.is_object() ? config.value(field, json()) : json();
   if (end.is_null()) return std::nullopt;
-  constexpr int64_t kLargest = int64_t{1} << 40;
-  if (!end.is_number_integer() || end > kLargest || end < -kLargest)
-    return absl::InvalidArgumentError(absl::StrCat(end.dump(), " is not an index"));
-  return end.get<int64_t>();
+  CAIRN_ASSIGN_OR_RETURN(const int64_t index, IndexOf(end));
+  return index;
 }
 
 // The elements of an axis of this extent that a slice selects.
@@ -143,7 +150,7 @@ absl::Status Select(const json& index, FunctionSteps& steps) {
     }
     const int64_t extent = steps.shape()[at];
     if (part.is_number_integer()) {
-      const auto one = part.get<int64_t>();
+      CAIRN_ASSIGN_OR_RETURN(const int64_t one, IndexOf(part));
       if (one >= extent || one < -extent)
         return absl::OutOfRangeError(absl::StrCat(one, " is not an index of ", extent, " elements"));
       Crop(at++, one < 0 ? one + extent : one, 1, steps);
@@ -199,8 +206,10 @@ FunctionBody ReadSlice(const FunctionOption&, ConfigReader& config) {
       return steps.Fail("shape", "the first extent is that of the batch: only -1 from 0 on is supported");
     for (size_t axis = 1; axis < axes; ++axis) {
       const int at = static_cast<int>(axis) - 1;
-      const int64_t rest = input[at] - starts[axis], count = shape[axis] == -1 ? rest : shape[axis];
-      if (starts[axis] < 0 || count < 1 || count > rest) {
+      const bool is_inside = starts[axis] >= 0 && starts[axis] < input[at];
+      const int64_t rest = is_inside ? input[at] - starts[axis] : 0;
+      const int64_t count = shape[axis] == -1 ? rest : shape[axis];
+      if (count < 1 || count > rest) {
         return steps.Fail("shape", absl::StrCat(shape[axis], " elements from ", starts[axis], " on of the ",
                                                 input[at], " of axis ", axis));
       }
@@ -243,8 +252,11 @@ FunctionBody ReadSplit(const FunctionOption&, ConfigReader& config) {
 
 FunctionBody ReadTile(const FunctionOption&, ConfigReader& config) {
   const std::vector<int64_t> repeats = config.Ints("repeats");
-  if (absl::c_any_of(repeats, [](int64_t count) { return count < 1; }))
-    config.Fail("repeats", absl::StrCat("[", absl::StrJoin(repeats, ","), "]: expected positive numbers"));
+  constexpr int64_t kMaxRepeats = 1 << 20;
+  if (absl::c_any_of(repeats, [](int64_t count) { return count < 1 || count > kMaxRepeats; })) {
+    config.Fail("repeats", absl::StrCat("[", absl::StrJoin(repeats, ","), "]: expected numbers from 1 to ",
+                                        kMaxRepeats));
+  }
   return [repeats](FunctionSteps& steps) {
     const Shape input = steps.shape();
     const auto axes = static_cast<size_t>(AxesOf(input));

@@ -15,10 +15,14 @@ Shape FunctionSteps::ShapeOf(int value) const {
 }
 
 bool FunctionSteps::SetNumOutputs(int64_t outputs) {
+  constexpr int64_t kMaxOutputs = 1000;  // as inputs
   num_outputs_ = outputs;
-  if (output_ < outputs) return true;
-  Fail("outputs", absl::StrCat("it has ", outputs, ", not ", output_ + 1));
-  return false;
+  if (outputs > kMaxOutputs) {
+    Fail("outputs", absl::StrCat("it has ", outputs, ", more than ", kMaxOutputs));
+  } else if (output_ >= outputs) {
+    Fail("outputs", absl::StrCat("it has ", outputs, ", not ", output_ + 1));
+  }
+  return outputs <= kMaxOutputs && output_ < outputs;
 }
 
 int FunctionSteps::Add(absl::string_view class_name, const nlohmann::json& config, std::vector<int> inputs) {
@@ -29,6 +33,7 @@ int FunctionSteps::Add(absl::string_view class_name, const nlohmann::json& confi
   status_.Update(reader.Finish());
   if (!status_.ok()) return Input(0);
   absl::StatusOr<Shape> output = layer->OutputShape(shapes);
+  if (output.ok()) output = Shape::FromUntrusted(output->dims());
   status_.Update(output.status());
   if (!status_.ok()) return Input(0);
   steps_.push_back({std::move(layer), std::move(inputs)});

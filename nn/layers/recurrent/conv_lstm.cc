@@ -33,6 +33,7 @@ class ConvLstmLayer final : public Layer {
           "input ", inputs[0].ToString(), " is not a sequence of images [steps, height, width, channels]"));
     }
     CAIRN_ASSIGN_OR_RETURN(const Shape state, StateShape(inputs[0]));
+    CAIRN_RETURN_IF_ERROR(Shape::FromUntrusted({inputs[0][0], state[0], state[1], state[2]}).status());
     for (const Shape& given : inputs.subspan(1)) {
       if (given == state) continue;
       return absl::InvalidArgumentError(
