@@ -5,6 +5,8 @@
 // layers of a call.
 #pragma once
 
+#include <string>
+
 #include "nn/keras_functions.h"
 #include "nn/layer/config_reader.h"
 
@@ -67,6 +69,10 @@ FunctionBody ReadMoments(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadNormalize(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadRmsNorm(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadVariance(const FunctionOption& option, ConfigReader& config);
+
+// With an array in place of one of two tensors, as TakeNumber() writes it: function_constants.cc. `layer` is that of
+// two tensors.
+FunctionBody MergeWithConstant(const std::string& layer, ConfigReader& config);
 
 // function_einsum.cc
 FunctionBody ReadEinsum(const FunctionOption&, ConfigReader& config);

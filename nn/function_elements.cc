@@ -165,6 +165,7 @@ FunctionBody ReadMathFunction(const FunctionOption& option, ConfigReader&) {
 
 FunctionBody ReadMerge(const FunctionOption& option, ConfigReader& config) {
   const std::string layer = option.layer;
+  if (config.Has("constant")) return MergeWithConstant(layer, config);
   if (const auto number = ReadNumber(config)) return MergeWithNumber(layer, *number, config);
   return [layer](FunctionSteps& steps) {
     const Shape &first = steps.InputShape(0), &second = steps.InputShape(1);

@@ -168,7 +168,7 @@ std::shared_ptr<const KerasFunction> ReadFunction(std::string name, absl::string
                                                   ConfigReader& config) {
   const FunctionRow* const row = FindRow(class_name);
   // With a number, one tensor remains.
-  const bool has_number = row->takes_number && config.Has("number");
+  const bool has_number = row->takes_number && (config.Has("number") || config.Has("constant"));
   return std::make_shared<const KerasFunction>(
       KerasFunction::Parts{.name = std::move(name),
                            .class_name = std::string(class_name),

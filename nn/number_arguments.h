@@ -1,5 +1,5 @@
-// Arithmetic with a number, such as `x + 3.0`, which Keras 3 writes as a function of keras.ops that has the number
-// among its arguments.
+// Arithmetic with a number or an array, such as `x + 3.0`, which Keras 3 writes as a function of keras.ops that has the
+// number among its arguments.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,8 +8,9 @@
 
 namespace cairn::nn {
 
-// Moves the number of such a function into its config, as `number` and `number_is_first`: its calls then name tensors
-// only. Leaves other entries as they are. INVALID_ARGUMENT if calls of one function have different numbers.
+// Moves the number of such a function into its config, as `number` and `number_is_first`, or an array of numbers as
+// `constant`: its calls then name tensors only. Leaves other entries as they are. INVALID_ARGUMENT if calls of one
+// function have different numbers.
 absl::Status TakeNumber(nlohmann::json& layer);
 
 }  // namespace cairn::nn

@@ -91,6 +91,10 @@ CASES = [
     ("EinsumTransposed", STEPS, lambda x: ops.einsum("bij,bkj->bki", x, ops.tanh(x))), ("EinsumSteps", STEPS, lambda x: ops.einsum("btc,btd->bcd", x, x[..., :2])),
     ("EinsumSeveral", IMAGE, lambda x: ops.einsum("bhwc,bvwd->bhdvc", x, ops.tanh(x))), ("EinsumVector", STEPS, lambda x: ops.einsum("bij,bj->bi", x, x[:, 0])),
     ("EinsumAll", STEPS, lambda x: ops.einsum("bij,bji->b", x, ops.swapaxes(ops.tanh(x), 1, 2))),
+    ("AddArray", STEPS, lambda x: x + np.arange(12, dtype="float32").reshape(3, 4) / 8), ("AddTensor", STEPS, lambda x: ops.add(ops.ones((1, 3, 1)) * 0.5, x)),
+    ("SubtractArray", STEPS, lambda x: x - np.arange(4, dtype="float32")), ("SubtractFromArray", ROW, lambda x: ops.subtract(ops.arange(4, dtype="float32"), x)),
+    ("MultiplyArray", IMAGE, lambda x: x * ops.reshape(ops.arange(8, dtype="float32"), (4, 1, 2))), ("DivideByArray", STEPS, lambda x: x / (ops.arange(4, dtype="float32") + 1)),
+    ("DivideArray", ROW, lambda x: ops.divide(ops.convert_to_tensor([[1.0, -2.0, 3.0, 4.0]]), x * x + 0.5)),
     ("PositionalEncoding", ROW, lambda x: ops.concatenate([ops.sin(ops.expand_dims(x, -1) * 3.0), ops.cos(ops.expand_dims(x, -1) * 3.0)], axis=-1)),
     ("ResizeNearest", IMAGE, lambda x: ops.image.resize(x, (8, 3), interpolation="nearest")),
 ]

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/device.h"
@@ -73,6 +74,21 @@ TEST(NumberArguments, OtherArithmeticIsRefused) {
   EXPECT_THAT(fault("Minimum", R"([-3, ["x", 0, 0]])"), HasSubstr("number: -3 is not supported"));
   EXPECT_THAT(fault("Power", R"([["x", 0, 0], 1.5])"), HasSubstr("number: only 2, 3, 4, 0.5, -0.5 and -1"));
   EXPECT_THAT(fault("Power", R"([-2, ["x", 0, 0]])"), HasSubstr("number: expected a positive number"));
+  constexpr char kArray[] = R"({"class_name": "__numpy__", "config": {"value": VALUE, "dtype": "float32"}})";
+  const auto array_fault = [&](const char* function, const char* value) {
+    const std::string array = absl::StrReplaceAll(kArray, {{"VALUE", value}});
+    return fault(function, absl::StrCat(R"([["x", 0, 0], )", array, "]").c_str());
+  };
+  EXPECT_THAT(array_fault("Add", "[1, [2]]"), HasSubstr("constant: expected nested lists of numbers"));
+  EXPECT_THAT(array_fault("Add", "[[1, 2], [3]]"), HasSubstr("constant: expected nested lists of numbers"));
+  EXPECT_THAT(array_fault("Add", "[]"), HasSubstr("constant: expected nested lists of numbers"));
+  EXPECT_THAT(array_fault("Add", "[true]"), HasSubstr("constant: expected nested lists of numbers"));
+  EXPECT_THAT(array_fault("Add", "[1, 2, 3, 4, 5, 6, 7]"),
+              HasSubstr("constant: an array [7] is not supported for input"));
+  EXPECT_THAT(array_fault("Add", "[[[1]], [[2]]]"), HasSubstr("constant: an array [2,1,1] is not supported"));
+  EXPECT_THAT(array_fault("Maximum", "[1]"),
+              HasSubstr("constant: an array is not supported here, only a number"));
+  EXPECT_THAT(array_fault("Power", "[1]"), HasSubstr("number: only 2, 3, 4, 0.5, -0.5 and -1"));
   EXPECT_THAT(fault("Matmul", R"([["x", 0, 0], 3.0])"),
               HasSubstr("the number 3.0 in place of a tensor is not supported"));
   EXPECT_THAT(fault("Add", R"([["x", 0, 0], 3.0], "kwargs": {}}, {"args": [["x", 0, 0], 4.0])"),
