@@ -75,6 +75,12 @@ absl::Status CheckKwargs(const json& kwargs, CallForm form) {
   return absl::OkStatus();
 }
 
+// For messages: an array in a model file may have thousands of numbers.
+std::string Shortened(const std::string& text) {
+  constexpr size_t kMaxLength = 100;
+  return text.size() <= kMaxLength ? text : text.substr(0, kMaxLength) + "...";
+}
+
 // Appends the tensors of one call's arguments, which may be in nested lists.
 absl::Status CollectTensors(const json& value, CallForm form, std::vector<Tensor>& tensors) {
   if (value.is_object() && value.contains("config") && value["config"].is_object() &&
@@ -98,7 +104,7 @@ absl::Status CollectTensors(const json& value, CallForm form, std::vector<Tensor
   // A dictionary of tensors by name, as in keras.Model(inputs={...}, outputs={...}).
   const bool dictionary = value.is_object() && !value.contains("class_name");
   if (!value.is_array() && !dictionary)
-    return absl::InvalidArgumentError(absl::StrCat(value.dump(), " does not name a tensor"));
+    return absl::InvalidArgumentError(absl::StrCat(Shortened(value.dump()), " does not name a tensor"));
   for (const json& entry : value) CAIRN_RETURN_IF_ERROR(CollectTensors(entry, form, tensors));
   return absl::OkStatus();
 }
