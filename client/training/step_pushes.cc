@@ -311,7 +311,7 @@ absl::Status StepPushes::Repeat(int server) {
 
 bool StepPushes::AwaitComing(int variable) {
   // Longer waits are left to Await(), which logs them and repeats pushes.
-  const TimePoint deadline = SteadyNow() + kLongWait;
+  const TimePoint deadline = std::min(SteadyNow() + kLongWait, deadline_);
   const auto failure = [this] {
     if (connection_.moves() != moves_at_end_) return absl::UnavailableError("a shard has moved");
     return options_.failure();
