@@ -33,28 +33,45 @@ Shape ShapeOf(const Targets& targets) {
   return targets.shape.num_elements() == targets.per_example ? targets.shape : Shape({targets.per_example});
 }
 
-Classes FromVectors(const Targets& targets) {
-  const Shape shape = ShapeOf(targets);
+// `known_width`: DataOptions::targets_per_row.
+Classes FromVectors(const Targets& targets, int64_t known_width) {
+  Shape shape = ShapeOf(targets);
+  if (known_width > 1 && (shape.rank() == 0 || shape[shape.rank() - 1] != known_width)) {
+    shape = {targets.per_example / known_width, known_width};
+  }
   const int64_t width = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
-  if (width == 1) return {};
+  if (width == 1 || known_width == 1) return {};
   Classes classes = {.of_rows = {},
                      .count = width,
                      .rows = Shape(shape.dims().first(static_cast<size_t>(shape.rank() - 1)))};
   for (size_t at = 0; at < targets.values.size(); at += static_cast<size_t>(width)) {
     const auto vector = absl::MakeConstSpan(targets.values).subspan(at, static_cast<size_t>(width));
-    if (!IsDistribution(vector)) return {};
+    if (known_width == 0 && !IsDistribution(vector)) return {};
     classes.of_rows.push_back(absl::c_max_element(vector) - vector.begin());
   }
   return classes;
 }
 
+// One more than the largest of the numbers, of which negative ones stand for no class. 0 if some are not integers, or
+// none is a class.
+int64_t ClassesOfIntegers(absl::Span<const float> numbers) {
+  constexpr float kLargest = 1 << 24;  // beyond, floats lack integers
+  float largest = -1;
+  for (const float number : numbers) {
+    if (!(std::fabs(number) < kLargest) || number != std::trunc(number)) return 0;
+    largest = std::max(largest, number);
+  }
+  return static_cast<int64_t>(largest) + 1;
+}
+
 Classes FromIndices(const Targets& targets) {
-  Classes classes = {.of_rows = {targets.values.begin(), targets.values.end()},
-                     .count = std::max(targets.num_classes, targets.position_classes)};
+  Classes classes = {.count = std::max(targets.num_classes, targets.position_classes)};
+  if (classes.count == 0) classes.count = ClassesOfIntegers(targets.values);
   const Shape shape = ShapeOf(targets);
   absl::Span<const int64_t> rows = shape.dims();
   if (!rows.empty() && rows.back() == 1) rows.remove_suffix(1);
   if (targets.per_example > 1) classes.rows = Shape(rows);
+  if (classes.count > 0) classes.of_rows.assign(targets.values.begin(), targets.values.end());
   return classes;
 }
 
@@ -68,7 +85,10 @@ absl::Status ApplyClassWeights(const DataOptions& options, Split& train) {
   if (train.target_rows != nullptr) return refusal("targets are tokens, which cannot have class weights");
   if (options.target_parts.size() > 1)
     return refusal("class weights need a model with one output, not ", options.target_parts.size());
-  Classes classes = FromVectors(train.targets);
+  const int64_t width = options.targets_per_row;
+  if (width > 0 && train.targets.per_example % width != 0)
+    return absl::OkStatus();  // they do not fit the model
+  Classes classes = FromVectors(train.targets, width);
   if (classes.count == 0) classes = FromIndices(train.targets);
   if (classes.count == 0) {
     return refusal(

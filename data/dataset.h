@@ -158,6 +158,9 @@ struct DataOptions {
   // The following options apply to the training set only. `class_weights`: the factor for the weight of each
   // example of a class; 1 if absent.
   std::map<int64_t, float> class_weights{};
+  // The numbers of the target of each row of the model's output: 1 for class indices, the number of classes for vectors
+  // of them. 0: unknown; then targets are vectors if all of them are one-hot or probabilities.
+  int64_t targets_per_row = 0;
   Augmentation augmentation{};
 };
 

@@ -198,6 +198,10 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(const DataRecord resumed, ReadResumed(options));
   data::DataOptions reading = DataOptionsOf(options, model);
   reading.target_parts = TargetPartsOf(objective, model);
+  if (!objective.several_outputs()) {
+    const kernels::LossParams loss = objective.ParamsOf(0, model, 1);
+    reading.targets_per_row = loss.targets_per_example() / loss.rows_per_example;
+  }
   if (resumed.preprocessing) UseWhereOpen(*resumed.preprocessing, reading);
   CAIRN_ASSIGN_OR_RETURN(auto data, data::LoadTrainingData(reading));
   if (!options.data.autoencoder)

@@ -98,5 +98,25 @@ TEST(ClassWeights, OtherNumbersOfWeightsAreRefused) {
               HasSubstr("has classes for 3 rows of an example, but examples have 2 weights"));
 }
 
+TEST(ClassWeights, WhatTheLossTakesDecidesWhatTargetsAre) {
+  const std::map<int64_t, float> of_classes = {{0, 0.5f}, {1, 3.0f}};
+  // One position of each example has class 1: these are no one-hot vectors of three classes.
+  Split positions = SplitOf({.values = {0, 1, 0, 1, 0, 0}, .per_example = 3, .position_classes = 2});
+  EXPECT_TRUE(ApplyClassWeights({.class_weights = of_classes, .targets_per_row = 1}, positions).ok());
+  EXPECT_THAT(positions.weights.values, ElementsAre(0.5f, 3, 0.5f, 3, 0.5f, 0.5f));
+  // The class of targets with several classes or none is the first of the largest, as in Keras.
+  Split several = SplitOf({.values = {0, 1, 1, 0, 0, 0}, .per_example = 3, .position_classes = 2});
+  EXPECT_TRUE(ApplyClassWeights({.class_weights = of_classes, .targets_per_row = 3}, several).ok());
+  EXPECT_THAT(several.weights.values, ElementsAre(3, 0.5f));
+  // Targets that do not fit are refused with the model's shapes later.
+  EXPECT_TRUE(ApplyClassWeights({.class_weights = of_classes, .targets_per_row = 2}, several).ok());
+}
+
+TEST(ClassWeights, NegativeLabelsStandForNoClass) {
+  Split split = SplitOf({.values = {-1, 1, 0, -1}, .per_example = 2});
+  EXPECT_TRUE(ApplyClassWeights({.class_weights = {{1, 3.0f}}, .targets_per_row = 1}, split).ok());
+  EXPECT_THAT(split.weights.values, ElementsAre(1, 3, 1, 1));
+}
+
 }  // namespace
 }  // namespace cairn::data

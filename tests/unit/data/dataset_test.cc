@@ -237,7 +237,7 @@ TEST(LoadTrainingData, ClassWeightsMustSuitTheTargets) {
   WriteText(dir / "train-labels-idx1-ubyte", kLabels);
   EXPECT_THAT(LoadRefusal({.path = dir.path(), .class_weights = {{4, 0.5f}}}),
               HasSubstr("train-labels-idx1-ubyte: class 4 has the weight 0.5, but labels go up to 3"));
-  WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x09, {2, 3}) + "abcde\xff");
+  WriteText(dir / "train-labels-idx1-ubyte", IdxHeader(0x0D, {2}) + std::string("\x3f\0\0\0\x40\x20\0\0", 8));
   EXPECT_THAT(LoadRefusal({.path = dir.path(), .class_weights = {{0, 1.0f}}}),
               HasSubstr("targets are numbers, neither class indices nor one-hot vectors"));
 }
