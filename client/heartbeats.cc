@@ -1,5 +1,6 @@
 #include "client/heartbeats.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -52,8 +53,15 @@ std::string Heartbeats::waiting_for() const {
   return waiting_for_;
 }
 
+Duration Heartbeats::Member::period() const {
+  constexpr Duration kShortest = std::chrono::milliseconds(50);
+  const Duration of_lease = lease / 4;
+  if (step_timeout <= Duration::zero()) return of_lease;
+  return std::min(of_lease, std::max(step_timeout / 4, kShortest));
+}
+
 void Heartbeats::Run(int server, const Member& member) {
-  const Duration period = member.lease / 4;
+  const Duration period = member.period();
   for (;;) {
     v1::HeartbeatRequest request;
     request.set_worker(member.worker);
@@ -70,7 +78,7 @@ void Heartbeats::Run(int server, const Member& member) {
       MutexLock lock(mutex_);
       *request.mutable_report() = report_;
     }
-    Beat(server, request, std::chrono::duration_cast<std::chrono::milliseconds>(period));
+    Beat(server, request, std::chrono::duration_cast<std::chrono::milliseconds>(member.lease / 4));
   }
 }
 

@@ -33,6 +33,11 @@ class Heartbeats {
     int worker = 0;
     uint64_t incarnation = 0;
     Duration lease;  // a heartbeat is sent four times per lease
+    // The limit of the member's waits: heartbeats are also sent four times within it, so that an error at the limit
+    // names whom the member waits for. Zero: no limit.
+    Duration step_timeout{};
+
+    Duration period() const;
   };
 
   // `connection` must outlive this object.

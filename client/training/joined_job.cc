@@ -34,8 +34,10 @@ absl::StatusOr<JoinedJob::Admission> JoinedJob::Join() {
     CAIRN_ASSIGN_OR_RETURN(admission, JoinOnce());
     return absl::OkStatus();
   }));
-  heartbeats_.Start(
-      {.worker = worker_, .incarnation = incarnation_, .lease = FromSeconds(learnt_.job.lease_seconds())});
+  heartbeats_.Start({.worker = worker_,
+                     .incarnation = incarnation_,
+                     .lease = FromSeconds(learnt_.job.lease_seconds()),
+                     .step_timeout = options_.step_timeout});
   return admission;
 }
 

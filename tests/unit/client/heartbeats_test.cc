@@ -9,6 +9,18 @@
 namespace cairn::client {
 namespace {
 
+TEST(Heartbeats, AreSentOftenEnoughForTheLeaseAndTheLimitOfAStep) {
+  using std::chrono::milliseconds;
+  const auto period = [](int64_t lease_ms, int64_t step_timeout_ms) {
+    return Heartbeats::Member{.lease = milliseconds(lease_ms), .step_timeout = milliseconds(step_timeout_ms)}
+        .period();
+  };
+  EXPECT_EQ(period(10000, 0), milliseconds(2500));
+  EXPECT_EQ(period(10000, 600000), milliseconds(2500));
+  EXPECT_EQ(period(60000, 2000), milliseconds(500));
+  EXPECT_EQ(period(60000, 10), milliseconds(50));
+}
+
 TEST(Heartbeats, ASuspendedServerCostsNoLeaseOnTheOthers) {
   test::InProcessCluster cluster({.servers = 2});
   const auto connection =
