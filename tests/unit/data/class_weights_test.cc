@@ -98,7 +98,7 @@ TEST(ClassWeights, OtherNumbersOfWeightsAreRefused) {
               HasSubstr("has classes for 3 rows of an example, but examples have 2 weights"));
 }
 
-TEST(ClassWeights, WhatTheLossTakesDecidesWhatTargetsAre) {
+TEST(ClassWeights, TheLossDecidesWhetherTargetsAreIndicesOrVectors) {
   const std::map<int64_t, float> of_classes = {{0, 0.5f}, {1, 3.0f}};
   // One position of each example has class 1: these are no one-hot vectors of three classes.
   Split positions = SplitOf({.values = {0, 1, 0, 1, 0, 0}, .per_example = 3, .position_classes = 2});
