@@ -70,6 +70,15 @@ void TakeRange(int at, const Range& range, FunctionSteps& steps) {
 bool IsSlice(const json& part) {
   return part.is_object() && part.value("class_name", json()) == "__slice__";
 }
+// Whether the part is `:`, `0:` or `::1`, whatever the extent of its axis.
+bool IsWhole(const json& part) {
+  if (!IsSlice(part)) return false;
+  const json config = part.value("config", json::object());
+  const auto has = [&](const char* field, int64_t value) {
+    return !config.is_object() || config.value(field, json()).is_null() || config[field] == value;
+  };
+  return has("start", 0) && has("step", 1) && (!config.is_object() || config.value("stop", json()).is_null());
+}
 bool IsEllipsis(const json& part) {
   return part.is_object() && part.value("class_name", json()) == "__ellipsis__";
 }
@@ -127,9 +136,7 @@ absl::StatusOr<std::vector<json>> PartsOf(const json& index, int64_t axes) {
     }
   }
   if (ellipses == 0) parts.insert(parts.end(), rest, whole);
-  const json first = parts[0].is_null() ? json() : parts[0];
-  const auto of_batch = IsSlice(first) ? RangeOf(first, 2) : absl::InvalidArgumentError("");
-  if (!of_batch.ok() || of_batch->begin != 0 || of_batch->count != 2)
+  if (!IsWhole(parts[0]))
     return absl::InvalidArgumentError("the first index is that of the batch, and must be : or ...");
   parts.erase(parts.begin());
   return parts;
@@ -171,12 +178,8 @@ absl::Status Select(const json& index, FunctionSteps& steps) {
 
 // Whether the index selects one step of a sequence, and nothing else.
 bool SelectsStep(const json& index) {
-  const auto is_whole = [](const json& part) {
-    return IsSlice(part) && absl::c_all_of(part.value("config", json::object()),
-                                           [](const json& end) { return end.is_null(); });
-  };
   return index.is_array() && index.size() >= 2 && index[1].is_number_integer() &&
-         absl::c_all_of(json(json::array_t(index.begin() + 2, index.end())), is_whole) && is_whole(index[0]);
+         absl::c_all_of(json(json::array_t(index.begin() + 2, index.end())), IsWhole) && IsWhole(index[0]);
 }
 
 }  // namespace

@@ -1,24 +1,18 @@
 #include "client/training/batch_means.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/training/push_repeats.h"
 #include "client/transport/transport.h"
-#include "common/core/random.h"
 #include "common/core/status.h"
-#include "common/net/grpc/backoff.h"
-#include "common/net/grpc/unreachable.h"
 
 namespace cairn::client {
 namespace {
 
 // How long a call lets the server wait. Between calls this worker checks whether it still is a member.
 constexpr auto kWait = std::chrono::seconds(1);
-constexpr auto kReportEvery = std::chrono::seconds(10);
-constexpr auto kFirstTry = std::chrono::milliseconds(20);
-constexpr auto kLongestPause = std::chrono::milliseconds(500);
 // The most values in one call, unless a single part has more.
 constexpr size_t kMaxValues = 65536;
 
@@ -52,24 +46,13 @@ v1::BatchMeanRequest BatchMeans::RequestFor(int64_t index, int64_t first, Durati
   return request;
 }
 
-absl::StatusOr<v1::BatchMeanResponse> BatchMeans::Call(const v1::BatchMeanRequest& request,
-                                                       TimePoint deadline) {
-  net::Backoff backoff(StreamOf(connection_.options().task), kFirstTry, kLongestPause);
-  for (;;) {
-    CAIRN_RETURN_IF_ERROR(options_.failure());
-    v1::BatchMeanResponse response;
-    const absl::Status status =
-        connection_.stub(0).Call(request, &response, kCallTimeout, connection_.options().stop);
-    if (status.ok()) return response;
-    if (!IsWorthRepeating(status) && !IsTransient(status)) return Annotate(status, connection_.NameOf(0));
-    if (SteadyNow() >= deadline) {
-      return absl::UnavailableError(absl::StrCat(connection_.NameOf(0), ": ", net::WhyUnreachable(status)));
-    }
-    std::this_thread::sleep_for(backoff.Next());
-    // A backup may have taken over. A server that was restarted has lost the step.
-    const absl::Status described = connection_.Describe(0).status();
-    if (!described.ok() && !IsTransient(described)) return described;
-  }
+absl::StatusOr<v1::BatchMeanResponse> BatchMeans::Call(const v1::BatchMeanRequest& request) {
+  v1::BatchMeanResponse response;
+  CAIRN_RETURN_IF_ERROR(options_.persist([&] {
+    return Annotate(connection_.stub(0).Call(request, &response, kCallTimeout, connection_.options().stop),
+                    connection_.NameOf(0));
+  }));
+  return response;
 }
 
 absl::Status BatchMeans::Mean(absl::Span<double> values) {
@@ -77,10 +60,9 @@ absl::Status BatchMeans::Mean(absl::Span<double> values) {
   parts_.emplace_back(values.begin(), values.end());
   const TimePoint start = SteadyNow();
   const TimePoint deadline = start + options_.step_timeout;
-  TimePoint next_report = start + kReportEvery;
+  TimePoint next_report = start + PushRepeats::kLogEvery;
   for (int64_t first = index;;) {
-    CAIRN_ASSIGN_OR_RETURN(const v1::BatchMeanResponse response,
-                           Call(RequestFor(index, first, kWait), deadline));
+    CAIRN_ASSIGN_OR_RETURN(const v1::BatchMeanResponse response, Call(RequestFor(index, first, kWait)));
     if (response.holds()) {
       if (static_cast<size_t>(response.mean_size()) != values.size()) {
         return absl::InternalError(absl::StrCat(connection_.NameOf(0), ": a mean of ", response.mean_size(),
@@ -90,12 +72,13 @@ absl::Status BatchMeans::Mean(absl::Span<double> values) {
       return absl::OkStatus();
     }
     first = std::clamp<int64_t>(response.known(), 0, index + 1);
+    CAIRN_RETURN_IF_ERROR(options_.failure());
     const TimePoint now = SteadyNow();
     const std::string waits = absl::StrCat("synchronized batch normalization waits for ", response.missing());
     if (now >= deadline)
       return absl::UnavailableError(absl::StrCat(waits, ": ", HowLong(start, options_.step_timeout)));
     if (now >= next_report) {
-      next_report += kReportEvery;
+      next_report += PushRepeats::kLogEvery;
       connection_.Report(absl::StrCat(waits, " (", HowLong(start, options_.step_timeout), ")"));
     }
   }
@@ -103,15 +86,14 @@ absl::Status BatchMeans::Mean(absl::Span<double> values) {
 
 absl::Status BatchMeans::Skip() {
   skipped_ = true;
-  return Call(RequestFor(0, 0, Duration::zero()), SteadyNow() + options_.step_timeout).status();
+  return Call(RequestFor(0, 0, Duration::zero())).status();
 }
 
 absl::Status BatchMeans::SendAgain() {
-  const TimePoint deadline = SteadyNow() + options_.step_timeout;
   const auto size = static_cast<int64_t>(parts_.size());
   for (int64_t first = 0; skipped_ || first < size;) {
     const v1::BatchMeanRequest request = RequestFor(first, first, Duration::zero());
-    const absl::Status sent = Call(request, deadline).status();
+    const absl::Status sent = Call(request).status();
     // The round has ended, or this worker is not a member: the answer to its push says which.
     if (absl::IsAborted(sent)) return absl::OkStatus();
     CAIRN_RETURN_IF_ERROR(sent);

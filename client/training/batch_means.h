@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -20,8 +21,9 @@ namespace cairn::client {
 class BatchMeans {
  public:
   struct Options {
-    Duration step_timeout;                  // the limit of each call
-    std::function<absl::Status()> failure;  // as in StepPushes::Options
+    Duration step_timeout;                                                   // the limit of each call
+    std::function<absl::Status()> failure;                                   // as in StepPushes::Options
+    std::function<absl::Status(absl::FunctionRef<absl::Status()>)> persist;  // JoinedJob::Persist
   };
   struct Step {
     uint64_t layout = 0;  // of ps/0
@@ -44,8 +46,7 @@ class BatchMeans {
 
  private:
   v1::BatchMeanRequest RequestFor(int64_t index, int64_t first, Duration wait) const;
-  // Calls ps/0, and searches for the server of its shard if that fails, until `deadline`.
-  absl::StatusOr<v1::BatchMeanResponse> Call(const v1::BatchMeanRequest& request, TimePoint deadline);
+  absl::StatusOr<v1::BatchMeanResponse> Call(const v1::BatchMeanRequest& request);
 
   Connection& connection_;
   const Options options_;

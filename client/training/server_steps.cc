@@ -37,6 +37,7 @@ ServerSteps::ServerSteps(Connection& connection, JoinedJob& job,
                .wire = options.wire,
                .failure = [this] { return job_.failure(); },
                .waiting_for = [this] { return job_.waiting_for(); },
+               .persist = [this](absl::FunctionRef<absl::Status()> attempt) { return job_.Persist(attempt); },
                .settle = [this](absl::Span<const v1::Done> answers) { return Settle(answers); }}) {}
 
 absl::Status ServerSteps::OnLearnt() {

@@ -25,7 +25,9 @@ constexpr auto kLongWait = PushRepeats::kLogEvery;
 StepPushes::StepPushes(Connection& connection, Options options)
     : connection_(connection),
       options_(std::move(options)),
-      batch_means_(connection_, {.step_timeout = options_.step_timeout, .failure = options_.failure}),
+      batch_means_(
+          connection_,
+          {.step_timeout = options_.step_timeout, .failure = options_.failure, .persist = options_.persist}),
       trace_(options_.trace, connection_.num_servers()),
       pushes_(static_cast<size_t>(connection_.num_servers())) {}
 

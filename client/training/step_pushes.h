@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -52,6 +53,8 @@ class StepPushes final : public Step {
     // `waiting_for`: the workers that the round waits for, according to ps/0.
     std::function<absl::Status()> failure;
     std::function<std::string()> waiting_for;
+    // JoinedJob::Persist().
+    std::function<absl::Status(absl::FunctionRef<absl::Status()>)> persist;
     // Called by Finish() with the answers of all servers, [server], none of which is a rejection: makes the
     // values after the step the current ones. Outside the lock.
     std::function<absl::StatusOr<StepResult>(absl::Span<const v1::Done>)> settle;

@@ -96,7 +96,7 @@ absl::Status BatchMeans::Take(const v1::BatchMeanRequest& request, ActiveJob& jo
                        mean.parts.begin()->second.size(), ": their models or options differ"));
     }
     if (numbers_ + values.size() > kMaxNumbers) {
-      return absl::ResourceExhaustedError(
+      return absl::InvalidArgumentError(
           absl::StrCat("the means of one step have more than ", kMaxNumbers, " values of all workers"));
     }
     std::vector<double>& kept = mean.parts[worker];
