@@ -9,7 +9,8 @@
 #include <limits>
 
 #include "common/core/host_device.h"
-#include "kernels/ops.h"
+#include "kernels/activation.h"
+#include "kernels/loss.h"
 
 namespace cairn::kernels {
 
@@ -176,6 +177,30 @@ CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, f
       return -std::sin(x);
   }
   return 1;
+}
+
+// f'(x) from y = f(x). It equals ActivationDerivative() up to rounding.
+CAIRN_HOST_DEVICE inline float DerivativeOfValue(const ActivationParams& f, float y) {
+  switch (f.kind) {
+    case Activation::kRelu:
+      if (y > 0) return y < f.limit || f.limit == std::numeric_limits<float>::infinity() ? 1.0f : 0.0f;
+      if (y == 0) return ReluDerivativeAtThreshold(f);
+      return y < 0 ? f.slope : 0.0f;
+    case Activation::kElu:
+      return y > 0 ? 1.0f : y + f.slope;
+    case Activation::kSelu:
+      return y > 0 ? kSeluScale : y + kSeluScale * kSeluAlpha;
+    case Activation::kSigmoid:
+      return y * (1.0f - y);
+    case Activation::kTanh:
+      return 1.0f - y * y;
+    case Activation::kSoftplus:
+      return 1.0f - std::exp(-y);
+    case Activation::kHardSigmoid:
+      return y > 0 && y < 1 ? 1.0f / 6 : 0.0f;
+    default:
+      return 1;
+  }
 }
 
 // dx for y = Activate(f, x). Where a relu is 0, dx is 0 even if dy is not finite. Fused relus, which select

@@ -21,50 +21,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/bag_pool.h"
 #include "kernels/device.h"
 #include "kernels/loss.h"
+#include "kernels/recurrence.h"
 
 namespace cairn::kernels {
-
-// Element-wise functions, as Keras defines them.
-enum class Activation {
-  kLinear,
-  kRelu,  // with `slope`, `limit` and `threshold`: ReLU, LeakyReLU, relu6
-  kElu,   // slope * (exp(x) - 1) below 0
-  kSelu,
-  kSigmoid,
-  kTanh,
-  kSoftplus,
-  kSilu,
-  kGelu,         // exact: x Phi(x)
-  kGeluTanh,     // the approximation with tanh
-  kHardSigmoid,  // x / 6 + 1/2, in [0, 1]
-  kHardSilu,     // x times that
-  kExp,
-  kLog,    // -infinity at 0, NaN below
-  kLog1p,  // log(1 + x)
-  kSqrt,
-  kRsqrt,       // 1 / sqrt(x)
-  kReciprocal,  // 1 / x
-  kSin,
-  kCos,
-};
-
-struct ActivationParams {
-  Activation kind = Activation::kLinear;
-  float slope = 0;                                       // kRelu: slope below the threshold; kElu: alpha
-  float limit = std::numeric_limits<float>::infinity();  // kRelu: largest output
-  float threshold = 0;                                   // kRelu: inputs below it use `slope`
-
-  // Whether this is max(x, 0), which convolutions and dense layers can fuse.
-  bool is_plain_relu() const;
-  // Whether Backward() gives the same gradient for f(x) as for x, in any type of element.
-  bool has_gradient_of_output() const;
-  // Whether f(0) = 0, so that padding channels stay 0.
-  bool keeps_zero() const;
-};
 
 enum class Padding { kValid, kSame };
 
@@ -346,72 +310,6 @@ class LayerNorm {
   virtual absl::Status Forward(const float* x, const float* gamma, const float* beta, float* y) = 0;
   virtual absl::Status Backward(const float* x, const float* gamma, const float* dy, float* dx, float* dgamma,
                                 float* dbeta) = 0;
-};
-
-// --- Recurrent layers ---
-
-enum class RecurrentCell { kSimple, kLstm, kGru };
-
-// A recurrent layer in one direction, behind the projection of its inputs z = x kernel + bias, [n, steps, gates *
-// units]. The gates are in Keras' order: i f c o of an LSTM, z r h of a GRU, one of a simple cell. With the states h
-// and c [n, units], which are given or 0 at first, U the recurrent kernel [units, gates * units], f the activation and
-// s the recurrent activation, a step is
-//   kSimple  h = f(z + h U)
-//   kLstm    c = s(zf + h Uf) c + s(zi + h Ui) f(zc + h Uc),  h = s(zo + h Uo) f(c)
-//   kGru     h = u h + (1 - u) f(zh + r (h Uh + bh)),  u = s(zz + h Uz + bz),  r = s(zr + h Ur + br)
-// and without `reset_after` the candidate of kGru is f(zh + (r h) Uh). The derivative of both
-// activations must follow from the value (HasDerivativeOfValue): neither may be kSilu or kGelu, for example.
-struct RecurrenceParams {
-  RecurrentCell cell = RecurrentCell::kSimple;
-  int64_t batch = 0, steps = 0, units = 0;
-  ElementType type = ElementType::kFloat32;  // of z and y
-  ActivationParams activation, recurrent_activation;
-  bool reset_after = false;  // kGru
-  bool use_bias = false;     // b [3 units], with reset_after
-  bool backwards = false;    // the last step is processed first
-  // y is [n, steps, units], in the order of the steps or, with `in_order`, in the order in which they are processed.
-  // Otherwise y is the last output [n, units].
-  bool sequences = false, in_order = false;
-  // y is part of wider rows: columns `y_column` to y_column + units of `y_width`. 0: y is alone.
-  int64_t y_width = 0, y_column = 0;
-  // A masked step keeps the states. Its output is h, or 0 with `zeros_masked`.
-  bool zeros_masked = false;
-
-  int64_t gates() const { return cell == RecurrentCell::kLstm ? 4 : cell == RecurrentCell::kGru ? 3 : 1; }
-};
-
-class Recurrence {
- public:
-  struct Inputs {
-    const float* kernel = nullptr;  // U
-    const float* bias = nullptr;    // b; null without use_bias
-    const float* mask = nullptr;    // [n, steps] plain float32: 0 where a step is masked; null: none is
-    // [n, units] plain float32: the factors of the h that is multiplied by U (dropout); null: 1. It must be the same in
-    // Backward().
-    const float* state_scale = nullptr;
-    // The states before the first step, [n, units] of `type`; null, in all calls or in none: 0. c: only of kLstm.
-    const float *first_h = nullptr, *first_c = nullptr;
-  };
-  struct Outputs {
-    float* y = nullptr;
-    // The states after the last step, as first_h and first_c; null: not needed.
-    float *last_h = nullptr, *last_c = nullptr;
-  };
-  struct OutputGradients {
-    const float* y = nullptr;
-    const float *last_h = nullptr, *last_c = nullptr;  // null: 0
-  };
-  struct Gradients {
-    float *kernel = nullptr, *bias = nullptr;      // the bias: null without use_bias
-    float *first_h = nullptr, *first_c = nullptr;  // null: not needed
-  };
-
-  virtual ~Recurrence() = default;
-  // Overwrites z, which Backward() needs.
-  virtual absl::Status Forward(const Inputs& inputs, float* z, const Outputs& outputs) = 0;
-  // Overwrites z by its gradient.
-  virtual absl::Status Backward(const Inputs& inputs, float* z, const OutputGradients& of_outputs,
-                                const Gradients& gradients) = 0;
 };
 
 // --- Training only ---

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/blocks/element.h"
 #include "kernels/cuda/blocks/launch.h"
+#include "kernels/formulas.h"
 #include "kernels/recurrence.h"
 
 namespace cairn::kernels::cuda {

@@ -14,7 +14,7 @@ using kernels::RecurrentCell;
 ActivationSpec ReadGate(absl::string_view field, kernels::Activation absent, ConfigReader& config) {
   if (config.Raw(field).is_null()) return {.function = {.kind = absent}};
   const ActivationSpec spec = ReadActivation(field, config);
-  if (spec.softmax || !kernels::HasDerivativeOfValue(spec.function)) {
+  if (spec.softmax || !spec.function.has_derivative_of_value()) {
     config.Fail(
         field,
         absl::StrCat(config.Raw(field).dump(),
