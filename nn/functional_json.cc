@@ -358,7 +358,7 @@ absl::StatusOr<ModelGraph> ReadFunctional(const json& config, std::vector<int64_
   if (graph.outputs.empty()) return absl::InvalidArgumentError("config: output_layers: the list is empty");
 
   CAIRN_RETURN_IF_ERROR(ExpandDistributedEmbeddings(layers, graph.outputs[0].layer, lines));
-  CAIRN_RETURN_IF_ERROR(builder.CollectNames(layers, place.scope.prefix));
+  CAIRN_RETURN_IF_ERROR(builder.layers().CollectNames(layers, place.scope.prefix));
   LayerListReader list(place, std::move(lines), builder);
   FunctionalReader functional(list, graph);
   for (size_t position = 0; position < layers.size(); ++position) {

@@ -46,7 +46,7 @@ absl::StatusOr<GraphLayer> LayerListReader::Read(const json& entry, size_t posit
     CAIRN_ASSIGN_OR_RETURN(layer, ReadModel(entry, position));
     return layer;
   }
-  CAIRN_ASSIGN_OR_RETURN(layer.read, builder_.Read(entry, position, line(position), place_.scope));
+  CAIRN_ASSIGN_OR_RETURN(layer.read, builder_.layers().Read(entry, position, line(position), place_.scope));
   layer.read.groups = place_.groups;
   layer.read.groups.push_back(GroupOf(class_name.get<std::string>(), layer.read.local_name));
   return layer;
@@ -78,8 +78,9 @@ absl::StatusOr<GraphLayer> LayerListReader::ReadModel(const json& as_written, si
 
   GraphLayer layer;
   ReadLayer& read = layer.read;
-  read.local_name = name.is_string() && name != "" ? name.get<std::string>()
-                                                   : builder_.UniqueName(class_name, place_.scope.prefix);
+  read.local_name = name.is_string() && name != ""
+                        ? name.get<std::string>()
+                        : builder_.layers().UniqueName(class_name, place_.scope.prefix);
   read.name = absl::StrCat(place_.scope.prefix, read.local_name);
   read.where = absl::StrCat("layer '", read.name, "' (", class_name, ")",
                             line(position) > 0 ? absl::StrCat(", line ", line(position)) : "");

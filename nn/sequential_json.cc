@@ -52,7 +52,7 @@ absl::StatusOr<ModelGraph> ReadSequential(const json& config, std::vector<int64_
   const OpenShape built_for = built ? ReadBatchShape("build_input_shape", nested, reader) : OpenShape();
   if (const auto status = reader.Finish(); !status.ok()) return Annotate(status, "config");
 
-  CAIRN_RETURN_IF_ERROR(builder.CollectNames(layers, place.scope.prefix));
+  CAIRN_RETURN_IF_ERROR(builder.layers().CollectNames(layers, place.scope.prefix));
   LayerListReader list(place, std::move(lines), builder);
   Tensor value;
   for (size_t position = 0; position < layers.size(); ++position) {
