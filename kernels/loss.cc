@@ -44,7 +44,8 @@ absl::Status Validate(const LossParams& params) {
   for (const auto& [name, stride, floats] :
        {std::tuple("outputs", params.output_stride,
                    params.outputs_per_example() + (params.masked ? params.rows_per_example : 0)),
-        std::tuple("targets", params.target_stride, params.targets_per_example())}) {
+        std::tuple("targets", params.target_stride, params.targets_per_example()),
+        std::tuple("weights", params.weight_stride, params.weights_per_example())}) {
     if (stride == 0 || stride >= floats) continue;
     return absl::InvalidArgumentError(absl::StrCat("cannot compute a loss of ", floats, " ", name,
                                                    " per example, with a stride of ", stride));

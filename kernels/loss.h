@@ -81,9 +81,9 @@ struct LossParams {
   BoxFormat box_format = BoxFormat::kXyxy;
   IouMode iou_mode = IouMode::kLinear;  // kIou
   double weight = 1;  // multiplies the gradient, not the sums; of one of several losses of a network
-  // Floats between the outputs, or the targets, of an example and those of the next. 0: they are adjacent. Larger than
-  // one example's if the loss takes some of an example's outputs.
-  int64_t output_stride = 0, target_stride = 0;
+  // Floats between the outputs, the targets or the weights of an example and those of the next. 0: they are adjacent.
+  // Larger than one example's if the loss takes some of an example's outputs.
+  int64_t output_stride = 0, target_stride = 0, weight_stride = 0;
   // The loss is the mean over the rows of this batch that are not left out (Keras' apply_mask()); others have no loss
   // and a gradient of 0. `masked`: a number for each row follows each example's outputs, 0 for a row to leave out, and
   // output_stride counts it.

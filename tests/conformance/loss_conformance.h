@@ -107,9 +107,9 @@ class LossConformance : public ConformanceTest {
     LossSums sums;
     std::vector<float> gradient;
   };
-  // `weights` may be empty. The number of examples is that of the outputs.
+  // `weights` may be empty; the first is number `first_weight`. The number of examples is that of the outputs.
   Result Run(LossParams params, const Values& outputs, const Values& targets, const Values& weights = {},
-             bool with_gradient = true) {
+             bool with_gradient = true, int64_t first_weight = 0) {
     params.batch = static_cast<int64_t>(outputs.size()) / (params.rows_per_example * params.width);
     auto op = device().ops().MakeLoss(params);
     if (!op.ok()) return {op.status(), {}, {}};
@@ -117,8 +117,8 @@ class LossConformance : public ConformanceTest {
     const auto gradient = Poisoned(static_cast<int64_t>(outputs.size()));
     Result result;
     result.status = (*op)->Run(outputs_memory->data(), targets_memory->data(),
-                               weights.empty() ? nullptr : weights_memory->data(), &result.sums,
-                               with_gradient ? gradient->data() : nullptr);
+                               weights.empty() ? nullptr : weights_memory->data() + first_weight,
+                               &result.sums, with_gradient ? gradient->data() : nullptr);
     result.status.Update(device().Synchronize());
     if (result.status.ok() && with_gradient) {
       result.gradient = Get(*gradient, {Shape{static_cast<int64_t>(outputs.size())}});

@@ -379,6 +379,34 @@ TEST_P(LossConformance, RowsHaveWeights) {
   }
 }
 
+// A loss takes its weights from among those of other losses: each example has 2 before and 1 behind them.
+TEST_P(LossConformance, WeightsMayHaveAStride) {
+  constexpr int64_t kBatch = 3, kRows = 4, kWidth = 8, kBefore = 2;
+  const Values outputs = RandomTensor({kBatch * kRows, kWidth}, 1).values,
+               targets(kBatch * kRows * kWidth, 0.5);
+  for (const bool row_weights : {false, true}) {
+    LossParams params = {.kind = LossKind::kMeanSquaredError, .rows_per_example = kRows, .width = kWidth};
+    params.row_weights = row_weights;
+    const int64_t each = params.weights_per_example();
+    Values weights, spread;
+    for (int64_t example = 0; example < kBatch; ++example) {
+      spread.insert(spread.end(), kBefore, 100);
+      for (int64_t i = 0; i < each; ++i) {
+        weights.push_back(0.5 * static_cast<double>(example + 2 * i + 1));
+        spread.push_back(weights.back());
+      }
+      spread.push_back(100);
+    }
+    const Result adjacent = Run(params, outputs, targets, weights);
+    ASSERT_TRUE(adjacent.status.ok()) << adjacent.status;
+    params.weight_stride = kBefore + each + 1;
+    const Result apart = Run(params, outputs, targets, spread, true, kBefore);
+    ASSERT_TRUE(apart.status.ok()) << apart.status;
+    EXPECT_EQ(apart.sums.loss, adjacent.sums.loss);
+    EXPECT_EQ(apart.gradient, adjacent.gradient);
+  }
+}
+
 // Keras 3.15: SparseCategoricalCrossentropy(ignore_class=3)(y, p, sample_weight=w) with the values of Run().
 TEST_P(LossConformance, WeightsOfRowsAndRowsThatAreLeftOut) {
   const Values outputs = {0.2, 0.3, 0.5, 0.6, 0.3, 0.1, 0.1, 0.8, 0.1, 0.3, 0.3, 0.4};

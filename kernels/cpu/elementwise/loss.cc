@@ -70,6 +70,7 @@ class CpuLoss final : public Loss {
         scale_(static_cast<float>(params.weight) / static_cast<float>(params.terms())),
         output_stride_(params.output_stride != 0 ? params.output_stride : params.outputs_per_example()),
         target_stride_(params.target_stride != 0 ? params.target_stride : params.targets_per_example()),
+        weight_stride_(params.weight_stride != 0 ? params.weight_stride : params.weights_per_example()),
         terms_of_rows_(static_cast<size_t>(params.batch * params.rows_per_example)),
         scratch_(static_cast<size_t>(context.threads() * params.width)) {}
 
@@ -79,7 +80,8 @@ class CpuLoss final : public Loss {
     if (params_.kind == LossKind::kSparseCategoricalCrossentropy)
       CAIRN_RETURN_IF_ERROR(CheckLabels(outputs, targets));
     const auto weight_of = [&](int64_t example) {
-      return row_weight * (weights == nullptr || params_.row_weights ? 1.0f : weights[example]);
+      return row_weight *
+             (weights == nullptr || params_.row_weights ? 1.0f : weights[example * weight_stride_]);
     };
     const int64_t rows = params_.rows_per_example, targets_per_row = params_.targets_per_example() / rows;
     const int64_t grain = std::max<int64_t>(1, kElementGrain / params_.width);
@@ -94,7 +96,8 @@ class CpuLoss final : public Loss {
           terms = 0;
           continue;
         }
-        const float of_row = weights == nullptr || !params_.row_weights ? 1.0f : weights[i];
+        const float of_row =
+            weights == nullptr || !params_.row_weights ? 1.0f : weights[example * weight_stride_ + row];
         const float* const target = targets + example * target_stride_ + row * targets_per_row;
         terms = double{of_row} * Row(outputs + at, target, weight_of(example) * of_row * scale_, doutput);
       }
@@ -258,7 +261,7 @@ class CpuLoss final : public Loss {
   const LabelSmoothing smooth_;
   const int64_t terms_;
   const float scale_;  // the factor of a term's gradient, if the example has weight 1
-  const int64_t output_stride_, target_stride_;
+  const int64_t output_stride_, target_stride_, weight_stride_;
   std::vector<double> terms_of_rows_;  // [batch * rows_per_example], each times the weight of its row
   std::vector<float> scratch_;         // [thread, width]
   const ActivationCode code_ = CAIRN_BEST_LOOPS(ActivationLoops);

@@ -24,13 +24,13 @@ struct Batch {
   int64_t pieces = 1;       // pieces in a row
   int64_t row_targets = 0;  // floats in the target of a row
   // Floats from an example to the next.
-  int64_t output_stride = 0, target_stride = 0;
+  int64_t output_stride = 0, target_stride = 0, weight_stride = 0;
   int64_t example_rows = 1;  // rows in an example
   double terms = 1;          // the divisor of an example's sum
   float scale = 1;           // the factor of a term's gradient, if the example has weight 1
   int64_t examples = 0;
   bool masked = false, ignores = false;
-  bool row_weights = false;  // weights are [examples, example_rows]
+  bool row_weights = false;  // each row of an example has a weight
   float ignored = 0;         // the label of rows that are left out
   const float* outputs = nullptr;
   const float* targets = nullptr;
@@ -80,7 +80,9 @@ __global__ void RunLoss(RowPlan plan, Batch batch, Formula formula, double* part
       piece.output += place;
       piece.target = batch.targets + example * batch.target_stride + in_example * batch.row_targets + begin;
       if (batch.doutputs != nullptr) piece.doutput += place;
-      float w = batch.weights == nullptr ? 1.0f : batch.weights[batch.row_weights ? row : example];
+      float w = 1;
+      if (batch.weights != nullptr)
+        w = batch.weights[example * batch.weight_stride + (batch.row_weights ? in_example : 0)];
       if (batch.row_weight != nullptr) {
         left_out = batch.LeavesOut(example, in_example);
         piece.present = !left_out;
@@ -255,6 +257,7 @@ absl::StatusOr<std::unique_ptr<Loss>> MakeLoss(Context& context, const LossParam
   batch.scale = static_cast<float>(params.weight) / static_cast<float>(params.terms());
   batch.output_stride = params.output_stride != 0 ? params.output_stride : params.outputs_per_example();
   batch.target_stride = params.target_stride != 0 ? params.target_stride : params.targets_per_example();
+  batch.weight_stride = params.weight_stride != 0 ? params.weight_stride : params.weights_per_example();
 
   // The first of an example's outputs may be at any place among those of other losses.
   const bool packed = batch.width % kVector<float> == 0 && params.output_stride == 0;
