@@ -181,7 +181,7 @@ void BatchLoader::CutToBucket(Batch& batch) const {
        .targets = first(batch.targets, batch.num_targets),
        .weights = first(batch.weights, batch.num_weights)});
   batch.num_targets = form.num_targets();
-  batch.num_weights = form.weights;
+  batch.num_weights = form.num_weights();
 }
 
 }  // namespace cairn::data

@@ -102,12 +102,11 @@ absl::Status ApplyClassWeights(const DataOptions& options, Split& train) {
   Weights& weights = train.weights;
   if (weights.values.empty()) {
     weights.values.assign(classes.of_rows.size() / rows, 1.0f);
-    weights.per_example = 1;
-    weights.shape = {};
-    weights.name = train.targets_name;
+    weights.parts = {{.name = train.targets_name}};
   }
-  if (rows > 1 && weights.per_example == 1) weights.Spread(classes.rows);
-  const auto each = static_cast<size_t>(weights.per_example);
+  if (rows > 1 && weights.per_example() == 1)
+    weights.Spread({{.per_example = static_cast<int64_t>(rows), .shape = classes.rows}});
+  const auto each = static_cast<size_t>(weights.per_example());
   if (each % rows != 0) {
     return refusal("has classes for ", rows, " rows of an example, but examples have ", each, " weights");
   }

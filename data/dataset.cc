@@ -207,11 +207,13 @@ absl::Status UseThreshold(const DataOptions& options, Split& split) {
   return absl::OkStatus();
 }
 
-// Gives each row a weight in both sets if one of them has such weights, so that a batch has the same form in both.
+// Gives each output, or row, a weight in both sets if one of them has such weights, so that a batch has the same form
+// in both.
 void SpreadWeights(Weights& train, Weights& validation) {
-  if (train.per_example == validation.per_example) return;
-  Weights& fewer = train.per_example == 1 ? train : validation;
-  if (fewer.per_example == 1) fewer.Spread((&fewer == &train ? validation : train).shape);
+  const std::vector<WeightPart> form = CommonParts(train.parts, validation.parts);
+  if (form.empty()) return;  // one of them does not fit the model
+  train.Spread(form);
+  validation.Spread(form);
 }
 
 // Sets input_scale if all inputs of the model take bytes unchanged, so that formats need not check each

@@ -56,7 +56,7 @@ class Dataset {
   // The weights of at least size() examples, valid during the data set's lifetime. Null: every example weighs 1.
   virtual const Weights* weights() const { return nullptr; }
   bool weighted() const { return weights() != nullptr; }
-  int64_t weights_per_example() const { return weighted() ? weights()->per_example : 0; }
+  int64_t weights_per_example() const { return weighted() ? weights()->per_example() : 0; }
   // The weights of example `index`, [weights_per_example()].
   absl::Span<const float> WeightsOf(int64_t index) const {
     return weighted() ? weights()->Of(index) : absl::Span<const float>();

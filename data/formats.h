@@ -30,7 +30,6 @@ struct Split {
   Weights weights{};
   std::string inputs_name;  // origin of the inputs, for messages: "mnist.npz: x_train"
   std::string targets_name;
-  std::string weights_name;
   std::vector<std::string> class_names{};  // [class]; empty if labels are not words or folders
   std::vector<std::string> notes{};        // how the files were read, for the log
   // [file] The files of a set that has several. Empty: the names above identify the file.

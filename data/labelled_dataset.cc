@@ -20,7 +20,7 @@ absl::Status CheckCounts(const Split& split) {
   }
   if (!split.weights.values.empty() && split.weights.size() != examples) {
     return absl::InvalidArgumentError(absl::StrCat(split.inputs_name, " has ", examples, " examples, but ",
-                                                   split.weights_name, " has ", split.weights.size(),
+                                                   split.weights.name(), " has ", split.weights.size(),
                                                    " weights"));
   }
   return absl::OkStatus();

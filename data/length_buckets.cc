@@ -20,7 +20,7 @@ bool Holds(const BucketForm& form, absl::Span<const TensorView> inputs, absl::Sp
     const int64_t kept = form.inputs[i].num_elements() * BytesOf(inputs[i].dtype);
     if (!IsZero(static_cast<const char*>(inputs[i].data) + kept, inputs[i].bytes() - kept)) return false;
   }
-  for (const KeptTargets& part : form.targets) {
+  for (const KeptPart& part : form.targets) {
     const absl::Span<const float> dropped =
         targets.first(static_cast<size_t>(part.count)).subspan(static_cast<size_t>(part.kept));
     targets.remove_prefix(static_cast<size_t>(part.count));
@@ -30,12 +30,32 @@ bool Holds(const BucketForm& form, absl::Span<const TensorView> inputs, absl::Sp
   return true;
 }
 
+int64_t CountKept(absl::Span<const KeptPart> parts) {
+  int64_t sum = 0;
+  for (const KeptPart& part : parts) sum += part.kept;
+  return sum;
+}
+
+// Cuts each of the rows in `numbers` to what the parts keep, in place.
+void CutRows(absl::Span<const KeptPart> parts, int64_t rows, absl::Span<float> numbers) {
+  float* to = numbers.data();
+  const float* from = to;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (const KeptPart& part : parts) {
+      std::memmove(to, from, static_cast<size_t>(part.kept) * sizeof(float));
+      to += part.kept;
+      from += part.count;
+    }
+  }
+}
+
 }  // namespace
 
 int64_t BucketForm::num_targets() const {
-  int64_t sum = 0;
-  for (const KeptTargets& part : targets) sum += part.kept;
-  return sum;
+  return CountKept(targets);
+}
+int64_t BucketForm::num_weights() const {
+  return CountKept(weights);
 }
 
 absl::StatusOr<LengthBuckets> SortIntoBuckets(const Dataset& dataset, std::vector<BucketForm> forms) {
@@ -58,20 +78,8 @@ absl::StatusOr<LengthBuckets> SortIntoBuckets(const Dataset& dataset, std::vecto
 void Cut(const BucketForm& form, int64_t rows, const WholeExamples& examples) {
   if (rows == 0) return;
   examples.inputs.Cut(rows, form.inputs);
-  const auto each = static_cast<size_t>(form.weights);
-  const size_t whole = examples.weights.size() / static_cast<size_t>(rows);
-  float* target = examples.targets.data();
-  const float* from = target;
-  for (int64_t row = 0; row < rows; ++row) {
-    for (const KeptTargets& part : form.targets) {
-      std::memmove(target, from, static_cast<size_t>(part.kept) * sizeof(float));
-      target += part.kept;
-      from += part.count;
-    }
-    if (whole == 0) continue;
-    const auto at = static_cast<size_t>(row);
-    std::memmove(&examples.weights[at * each], &examples.weights[at * whole], each * sizeof(float));
-  }
+  CutRows(form.targets, rows, examples.targets);
+  CutRows(form.weights, rows, examples.weights);
 }
 
 std::vector<uint32_t> GroupByBucket(absl::Span<const uint32_t> order, absl::Span<const uint8_t> bucket_of,

@@ -14,8 +14,8 @@
 
 namespace cairn::data {
 
-// The part of targets that the examples of a bucket keep: the first `kept` of `count` numbers.
-struct KeptTargets {
+// The part of targets or weights that the examples of a bucket keep: the first `kept` of `count` numbers.
+struct KeptPart {
   int64_t count = 0, kept = 0;
   // The number in the place of the others; nullopt: they may be any, since the model masks them.
   std::optional<float> padding{};
@@ -23,11 +23,12 @@ struct KeptTargets {
 
 // The form of the examples of a bucket. The lengths of sequences are the first axes of their shapes.
 struct BucketForm {
-  std::vector<Shape> inputs{};         // [input]
-  std::vector<KeptTargets> targets{};  // the parts of an example's targets, one after another
-  int64_t weights = 0;                 // the first of an example's weights that are kept
+  std::vector<Shape> inputs{};      // [input]
+  std::vector<KeptPart> targets{};  // the parts of an example's targets, one after another
+  std::vector<KeptPart> weights{};  // the same of its weights; empty if it has none
 
   int64_t num_targets() const;
+  int64_t num_weights() const;
 };
 
 // The buckets of a data set.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 
@@ -41,6 +42,12 @@ absl::StatusOr<int64_t> CountClasses(const Array& array, const std::string& name
     largest = std::max(largest, label);
   }
   return negative ? 0 : largest + 1;
+}
+
+int64_t CountWeights(absl::Span<const WeightPart> parts) {
+  int64_t sum = 0;
+  for (const WeightPart& part : parts) sum += part.per_example;
+  return sum;
 }
 
 }  // namespace
@@ -114,15 +121,48 @@ absl::Status ApplyThreshold(float threshold, Targets& targets) {
   return absl::OkStatus();
 }
 
-void Weights::Spread(const Shape& rows) {
-  CAIRN_CHECK(per_example == 1);
-  const auto each = static_cast<size_t>(rows.num_elements());
+int64_t Weights::per_example() const {
+  return CountWeights(parts);
+}
+
+std::string Weights::name() const {
+  const auto named = absl::c_find_if(parts, [](const WeightPart& part) { return !part.name.empty(); });
+  return named == parts.end() ? "" : named->name;
+}
+
+void Weights::Spread(absl::Span<const WeightPart> form) {
+  CAIRN_CHECK(parts.size() == 1 || parts.size() == form.size());
+  const auto same = [](const WeightPart& a, const WeightPart& b) { return a.per_example == b.per_example; };
+  if (absl::c_equal(parts, form, same)) return;
   std::vector<float> spread;
-  spread.reserve(values.size() * each);
-  for (const float weight : values) spread.insert(spread.end(), each, weight);
+  const int64_t examples = size();
+  spread.reserve(values.size() / static_cast<size_t>(per_example()) *
+                 static_cast<size_t>(CountWeights(form)));
+  const float* from = values.data();
+  for (int64_t example = 0; example < examples; ++example) {
+    const float* part = from;
+    for (size_t i = 0; i < form.size(); ++i) {
+      const int64_t own = PartOf(i).per_example;
+      CAIRN_CHECK(own == 1 || own == form[i].per_example);
+      for (int64_t k = 0; k < form[i].per_example; ++k) spread.push_back(part[own == 1 ? 0 : k]);
+      if (parts.size() > 1) part += own;
+    }
+    from += per_example();
+  }
+  std::vector<WeightPart> named(form.begin(), form.end());
+  for (size_t i = 0; i < named.size(); ++i) named[i].name = PartOf(i).name;
   values = std::move(spread);
-  per_example = rows.num_elements();
-  shape = rows;
+  parts = std::move(named);
+}
+
+std::vector<WeightPart> CommonParts(absl::Span<const WeightPart> a, absl::Span<const WeightPart> b) {
+  std::vector<WeightPart> common;
+  for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+    const WeightPart &of_a = a[a.size() == 1 ? 0 : i], &of_b = b[b.size() == 1 ? 0 : i];
+    if (of_a.per_example != 1 && of_b.per_example != 1 && of_a.shape != of_b.shape) return {};
+    common.push_back(of_a.per_example == 1 ? of_b : of_a);
+  }
+  return common;
 }
 
 absl::StatusOr<Weights> ReadWeights(const Array& array, const std::string& name) {
@@ -131,18 +171,42 @@ absl::StatusOr<Weights> ReadWeights(const Array& array, const std::string& name)
     return Refusal(name, "weights have the shape ", shape.ToString(),
                    "; it must be [examples], or [examples, ...] with a weight for each row of the outputs");
   }
-  Weights weights{.values = ToFloats(array), .per_example = shape.row_elements(), .name = name};
+  Weights weights{.values = ToFloats(array)};
+  WeightPart& part = weights.parts[0];
+  part = {.per_example = shape.row_elements(), .name = name};
   absl::Span<const int64_t> of_example = shape.dims().subspan(1);
   if (!of_example.empty() && of_example.back() == 1) of_example.remove_suffix(1);
-  if (weights.per_example > 1) weights.shape = Shape(of_example);
+  if (part.per_example > 1) part.shape = Shape(of_example);
   const auto bad = std::find_if_not(weights.values.begin(), weights.values.end(),
                                     [](float x) { return std::isfinite(x) && x >= 0; });
   if (bad != weights.values.end()) {
-    return Refusal(name, "weight ", *bad, " of example ",
-                   (bad - weights.values.begin()) / weights.per_example,
+    return Refusal(name, "weight ", *bad, " of example ", (bad - weights.values.begin()) / part.per_example,
                    " is not a finite number of at least 0");
   }
   return weights;
+}
+
+absl::StatusOr<Weights> JoinWeights(absl::Span<const std::optional<Weights>> weights) {
+  const Weights& first = **absl::c_find_if(weights, [](const auto& part) { return part.has_value(); });
+  Weights joined{.parts = {}};
+  for (const std::optional<Weights>& part : weights) {
+    joined.parts.push_back(part.has_value() ? part->parts[0] : WeightPart());
+    if (!part.has_value() || part->size() == first.size()) continue;
+    return Refusal(part->parts[0].name, part->size(), " weights, but ", first.parts[0].name, " has ",
+                   first.size());
+  }
+  joined.values.reserve(static_cast<size_t>(first.size() * joined.per_example()));
+  for (int64_t example = 0; example < first.size(); ++example) {
+    for (const std::optional<Weights>& part : weights) {
+      if (!part.has_value()) {
+        joined.values.push_back(1);
+      } else {
+        const absl::Span<const float> of_example = part->Of(example);
+        joined.values.insert(joined.values.end(), of_example.begin(), of_example.end());
+      }
+    }
+  }
+  return joined;
 }
 
 }  // namespace cairn::data

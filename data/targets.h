@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,25 +55,43 @@ absl::StatusOr<Targets> JoinTargets(absl::Span<const Targets> targets, absl::Spa
 // has one number.
 absl::Status ApplyThreshold(float threshold, Targets& targets);
 
+// The weights of an example for the outputs of a model.
+struct WeightPart {
+  int64_t per_example = 1;  // 1, or one for each row of the output, as for each token of a text
+  Shape shape{};            // without a last axis of 1; [] for one weight
+  std::string name{};       // in messages: "mnist.npz: sample_weight_train"
+};
+
 // The weights of examples.
 struct Weights {
-  std::vector<float> values{};  // [examples, per_example]; empty: every example weighs 1
-  // 1, or one weight for each row of the model's outputs, as for each token of a text.
-  int64_t per_example = 1;
-  Shape shape{};       // of one example's weights, without a last axis of 1; [] for one
-  std::string name{};  // in messages: "mnist.npz: sample_weight_train"
+  std::vector<float> values{};  // [examples, per_example()]; empty: every example weighs 1
+  // At least one: that of all outputs, or one for each with a loss, in the model's order, one after another.
+  std::vector<WeightPart> parts = {WeightPart()};
 
-  int64_t size() const { return static_cast<int64_t>(values.size()) / per_example; }
+  int64_t per_example() const;
+  // In messages: that of the first array.
+  std::string name() const;
+  int64_t size() const { return static_cast<int64_t>(values.size()) / per_example(); }
   absl::Span<const float> Of(int64_t example) const {
-    const auto each = static_cast<size_t>(per_example);
+    const auto each = static_cast<size_t>(per_example());
     return absl::MakeConstSpan(values).subspan(static_cast<size_t>(example) * each, each);
   }
-  // Gives each of the rows of these examples the weight of its example. The examples must have one weight each.
-  void Spread(const Shape& rows);
+  // The part of an output, by its place among those with a loss.
+  const WeightPart& PartOf(size_t output) const { return parts[parts.size() == 1 ? 0 : output]; }
+  // Gives the examples the parts of `form`: each output the weights that are those of all outputs, each row the weight
+  // of its example. The names stay. CHECK-fails if the parts are not such.
+  void Spread(absl::Span<const WeightPart> form);
 };
+
+// The parts that both weights can be spread to; empty if there are none.
+std::vector<WeightPart> CommonParts(absl::Span<const WeightPart> a, absl::Span<const WeightPart> b);
 
 // Reads weights [examples], [examples,1] or, for each row of the outputs, [examples, ...]. INVALID_ARGUMENT naming
 // `name` for a weight that is negative or not finite.
 absl::StatusOr<Weights> ReadWeights(const Array& array, const std::string& name);
+
+// Joins the weights for several outputs, example by example. nullopt: every example weighs 1; at least one is not.
+// INVALID_ARGUMENT naming the array if its number of examples differs.
+absl::StatusOr<Weights> JoinWeights(absl::Span<const std::optional<Weights>> weights);
 
 }  // namespace cairn::data

@@ -361,6 +361,8 @@ MetricPlaces PlacesOf(const Objective& objective, size_t loss, const Model& mode
     places.outputs = {.first = output.begin, .count = params.outputs_per_example()};
     places.targets = {.first = objective.FirstTarget(loss, model), .count = params.targets_per_example()};
   }
+  if (objective.weighs_each_loss())
+    places.weights = {.first = objective.FirstWeight(loss, model), .count = params.weights_per_example()};
   if (!params.leaves_out_rows()) return places;
   LeftOutRows& left_out = places.left_out.emplace();
   left_out.rows_per_example = params.rows_per_example;
@@ -478,6 +480,8 @@ MetricSet::Arguments MetricSet::ArgumentsOf(const MetricPlaces& places, const Ba
     arguments.outputs = ColumnsOf(outputs, batch.examples, places.outputs, outputs_);
     arguments.targets = ColumnsOf(batch.targets, batch.examples, places.targets, targets_);
   }
+  if (places.weights.count > 0 && !batch.weights.empty())
+    arguments.weights = ColumnsOf(batch.weights, batch.examples, places.weights, weights_);
   if (!places.left_out.has_value()) return arguments;
   return KeepRows(*places.left_out, batch.examples, outputs, arguments);
 }

@@ -41,10 +41,10 @@ struct LeftOutRows {
   friend bool operator==(const LeftOutRows&, const LeftOutRows&) = default;
 };
 
-// The places of the numbers that a metric reads in the outputs and targets of an example.
+// The places of the numbers that a metric reads in the outputs, targets and weights of an example.
 struct MetricPlaces {
   int64_t outputs_per_example = 0;  // of all outputs, and their masks
-  Columns outputs{}, targets{};
+  Columns outputs{}, targets{}, weights{};
   std::optional<LeftOutRows> left_out{};
   friend bool operator==(const MetricPlaces&, const MetricPlaces&) = default;
 };
@@ -107,7 +107,7 @@ class MetricSet {
   std::vector<Entry> entries_;
   LossTotals loss_;
   // The arguments of the metric that is updated: its columns, and the rows of these that are not left out.
-  std::vector<float> outputs_, targets_, kept_outputs_, kept_targets_, kept_weights_;
+  std::vector<float> outputs_, targets_, weights_, kept_outputs_, kept_targets_, kept_weights_;
 };
 
 }  // namespace cairn::nn

@@ -62,17 +62,25 @@ kernels::LossParams Objective::ParamsOf(size_t index, const Model& model, int64_
   const OutputLoss& part = losses_[index];
   kernels::LossParams params = MakeLossParams(part.loss, model.outputs()[part.output].shape, batch);
   params.weight = part.weight;
-  params.row_weights = row_weights_;
+  params.row_weights = weighted_rows_[weighs_each_loss() ? index : 0];
   params.masked = model.outputs()[part.output].masked;
   if (model.joining_nodes() > 0) {
     params.output_stride = model.output_shape().num_elements();
     params.target_stride = TargetsPerExample(model);
   }
+  if (weighs_each_loss()) params.weight_stride = WeightsPerExample(model);
   return params;
 }
 
-absl::Status Objective::WeighRows(const Model& model) {
-  const auto rows_of = [&](size_t index) { return ParamsOf(index, model, 1).rows_per_example; };
+absl::Status Objective::SetWeights(const Model& model, WeightedRows rows) {
+  CAIRN_CHECK(rows.size() == 1 || rows.size() == losses_.size());
+  weighted_rows_ = std::move(rows);
+  return CheckWeights(model);
+}
+
+absl::Status Objective::CheckWeights(const Model& model) const {
+  if (weighs_each_loss() || !weighted_rows_[0]) return absl::OkStatus();
+  const auto rows_of = [&](size_t index) { return RowsOf(index, model); };
   for (size_t i = 1; i < losses_.size(); ++i) {
     if (rows_of(i) == rows_of(0)) continue;
     return absl::InvalidArgumentError(absl::StrCat("output '", model.outputs()[losses_[0].output].name,
@@ -80,12 +88,24 @@ absl::Status Objective::WeighRows(const Model& model) {
                                                    model.outputs()[losses_[i].output].name, "' ", rows_of(i),
                                                    ": one array cannot weigh the rows of both"));
   }
-  row_weights_ = true;
   return absl::OkStatus();
 }
 
+int64_t Objective::RowsOf(size_t index, const Model& model) const {
+  const OutputLoss& part = losses_[index];
+  return MakeLossParams(part.loss, model.outputs()[part.output].shape, 1).rows_per_example;
+}
+
+int64_t Objective::FirstWeight(size_t index, const Model& model) const {
+  if (!weighs_each_loss()) return 0;
+  int64_t first = 0;
+  for (size_t i = 0; i < index; ++i) first += weighted_rows_[i] ? RowsOf(i, model) : 1;
+  return first;
+}
+
 int64_t Objective::WeightsPerExample(const Model& model) const {
-  return row_weights_ ? ParamsOf(0, model, 1).weights_per_example() : 1;
+  if (weighs_each_loss()) return FirstWeight(losses_.size(), model);
+  return weighted_rows_[0] ? RowsOf(0, model) : 1;
 }
 
 int64_t Objective::FirstTarget(size_t index, const Model& model) const {

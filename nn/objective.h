@@ -26,6 +26,10 @@ struct OutputLoss {
   double weight = 1;
 };
 
+// How examples are weighted: true for a weight of each row of the outputs, as of each token of a text, false for one of
+// the example. One entry for all outputs, or [loss of the objective].
+using WeightedRows = absl::InlinedVector<bool, 2>;
+
 // The contribution of examples to mean losses.
 struct LossTotals {
   double loss = 0;  // sum over the examples of their weights times the objective
@@ -54,11 +58,17 @@ class Objective {
   // Whether the model has several outputs, so that losses and metrics are named by them.
   bool several_outputs() const { return several_outputs_; }
 
-  // From now on examples have a weight for each row of the outputs, as for each token of a text. INVALID_ARGUMENT,
-  // naming the outputs, if their numbers of rows differ.
-  absl::Status WeighRows(const Model& model);
+  // From now on the weights of an example are those of `rows`, one loss after another. INVALID_ARGUMENT, naming the
+  // outputs of `model`, if all outputs have one weight for each row, but not the same number of rows.
+  absl::Status SetWeights(const Model& model, WeightedRows rows);
+  // The same for the weights that were set, and another model.
+  absl::Status CheckWeights(const Model& model) const;
   // The number of weights of an example of `model`, if it has any.
   int64_t WeightsPerExample(const Model& model) const;
+  // Whether each loss has weights of its own, and not all the same.
+  bool weighs_each_loss() const { return weighted_rows_.size() > 1; }
+  // The place of the first weight of this loss in those of an example.
+  int64_t FirstWeight(size_t index, const Model& model) const;
 
   // The loss number `index` for `batch` examples of `model`.
   kernels::LossParams ParamsOf(size_t index, const Model& model, int64_t batch) const;
@@ -72,9 +82,11 @@ class Objective {
   Objective(std::vector<OutputLoss> losses, bool several_outputs)
       : losses_(std::move(losses)), several_outputs_(several_outputs) {}
 
+  int64_t RowsOf(size_t index, const Model& model) const;
+
   std::vector<OutputLoss> losses_;
   bool several_outputs_ = false;
-  bool row_weights_ = false;
+  WeightedRows weighted_rows_ = {false};
 };
 
 // The index of the output that `key` of compile()'s argument `what` is for. INVALID_ARGUMENT naming both if there is

@@ -1,6 +1,7 @@
 #include "data/array/keras_arrays.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -25,7 +26,7 @@ struct SetNames {
   std::vector<std::string> inputs;      // one name for all inputs of the model, or one for each input
   std::vector<std::string> row_splits;  // [name of inputs] of ragged inputs; else empty
   std::vector<std::string> targets;     // one name for all outputs of the model, or one for each
-  std::string weights;
+  std::vector<std::string> weights;     // also
 
   std::vector<std::string> all() const {
     std::vector<std::string> names = inputs;
@@ -33,7 +34,7 @@ struct SetNames {
       if (!splits.empty()) names.push_back(splits);
     }
     names.insert(names.end(), targets.begin(), targets.end());
-    names.push_back(weights);
+    names.insert(names.end(), weights.begin(), weights.end());
     return names;
   }
 };
@@ -48,6 +49,19 @@ absl::StatusOr<std::string> Spelled(const NamedArrays& arrays, const std::string
                                                  ": remove or rename one of them"));
 }
 
+// One name for all outputs, or one for each if any of these arrays exists.
+absl::StatusOr<std::vector<std::string>> WeightNames(const NamedArrays& arrays, const DataOptions& options,
+                                                     const std::string& set) {
+  const std::string all = absl::StrCat("sample_weight_", set);
+  std::vector<std::string> names;
+  for (const TargetPart& part : options.target_parts) names.push_back(absl::StrCat(all, "_", part.output));
+  const auto found = absl::c_find_if(names, [&](const std::string& name) { return arrays.Has(name); });
+  if (found == names.end()) return std::vector<std::string>{all};
+  if (!arrays.Has(all)) return names;
+  return absl::InvalidArgumentError(absl::StrCat(arrays.FullName(*found), " exists in addition to ", all,
+                                                 ", which has weights for all outputs: remove one of them"));
+}
+
 absl::StatusOr<SetNames> NamesOf(const NamedArrays& arrays, const DataOptions& options,
                                  const std::string& set) {
   SetNames names;
@@ -60,7 +74,7 @@ absl::StatusOr<SetNames> NamesOf(const NamedArrays& arrays, const DataOptions& o
   const auto has = [&](const std::string& name) { return arrays.Has(name); };
   if (names.targets.empty() || (arrays.Has(all_targets) && absl::c_none_of(names.targets, has)))
     names.targets = {all_targets};
-  names.weights = absl::StrCat("sample_weight_", set);
+  CAIRN_ASSIGN_OR_RETURN(names.weights, WeightNames(arrays, options, set));
   if (options.input_names.size() > 1) {
     for (const std::string& input : options.input_names) {
       CAIRN_ASSIGN_OR_RETURN(names.inputs.emplace_back(),
@@ -125,21 +139,29 @@ absl::StatusOr<Targets> LoadTargets(const NamedArrays& arrays, const DataOptions
   return JoinTargets(targets, options.target_parts, full_names);
 }
 
+// Those of all outputs, or of each. No values if there are no such arrays.
+absl::StatusOr<Weights> LoadWeights(const NamedArrays& arrays, const SetNames& names) {
+  std::vector<std::optional<Weights>> weights(names.weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (!arrays.Has(names.weights[i])) continue;
+    CAIRN_ASSIGN_OR_RETURN(const Array array, arrays.Read(names.weights[i]));
+    CAIRN_ASSIGN_OR_RETURN(weights[i], ReadWeights(array, arrays.FullName(names.weights[i])));
+  }
+  if (weights.size() > 1) return JoinWeights(weights);
+  return weights[0].has_value() ? *std::move(weights[0]) : Weights();
+}
+
 absl::StatusOr<Split> LoadSplit(const NamedArrays& arrays, const DataOptions& options,
                                 const SetNames& names) {
   Split split;
   CAIRN_RETURN_IF_ERROR(LoadInputs(arrays, options, names, split));
   split.targets_name = arrays.FullName(names.targets.front());
-  split.weights_name = arrays.FullName(names.weights);
   if (options.autoencoder && !arrays.Has(names.targets.front())) {
     split.targets.values.resize(static_cast<size_t>(split.inputs->size()));  // the inputs take their place
   } else {
     CAIRN_ASSIGN_OR_RETURN(split.targets, LoadTargets(arrays, options, names));
   }
-  if (arrays.Has(names.weights)) {
-    CAIRN_ASSIGN_OR_RETURN(const Array weights, arrays.Read(names.weights));
-    CAIRN_ASSIGN_OR_RETURN(split.weights, ReadWeights(weights, split.weights_name));
-  }
+  CAIRN_ASSIGN_OR_RETURN(split.weights, LoadWeights(arrays, names));
   return split;
 }
 

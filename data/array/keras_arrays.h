@@ -7,7 +7,8 @@
 //
 // A model with several inputs takes x_train_NAME for each input, or an x_train that already concatenates
 // them. In the same way, a model with several outputs takes y_train_NAME for each output that has a loss, or a y_train
-// that concatenates the targets of an example.
+// that concatenates the targets of an example. It may take weights for each output, sample_weight_train_NAME; those of
+// an output without this array are 1.
 #pragma once
 
 #include <string>

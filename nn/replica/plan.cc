@@ -61,7 +61,8 @@ absl::Status Plan::AddLosses(const Objective& objective) {
     losses_.push_back({.loss = std::move(loss),
                        .weight = part.weight,
                        .first_output = model_.outputs()[part.output].begin,
-                       .first_target = objective.FirstTarget(i, model_)});
+                       .first_target = objective.FirstTarget(i, model_),
+                       .first_weight = objective.FirstWeight(i, model_)});
   }
   if (losses_.size() < model_.outputs().size()) {
     CAIRN_ASSIGN_OR_RETURN(no_gradient_,
@@ -230,8 +231,9 @@ absl::Status Plan::Loss(const Batch& batch, bool gradient) {
   if (gradient && no_gradient_ != nullptr)
     CAIRN_RETURN_IF_ERROR(device_.CopyOnDevice(no_gradient_->data(), doutputs, output_floats(0)));
   for (LossOfOutput& part : losses_) {
+    const float* const weights = batch.weights == nullptr ? nullptr : batch.weights + part.first_weight;
     CAIRN_RETURN_IF_ERROR(part.loss->Run(output() + part.first_output, batch.targets + part.first_target,
-                                         batch.weights, &part.sums,
+                                         weights, &part.sums,
                                          gradient ? doutputs + part.first_output : nullptr));
   }
   return gradient && scaler_ != nullptr ? scaler_->Scale(doutputs) : absl::OkStatus();

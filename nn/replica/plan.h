@@ -115,8 +115,8 @@ class Plan {
   struct LossOfOutput {
     std::unique_ptr<kernels::Loss> loss;
     double weight = 1;
-    int64_t first_output = 0, first_target = 0;  // in those of an example
-    kernels::LossSums sums{};                    // without the weight
+    int64_t first_output = 0, first_target = 0, first_weight = 0;  // in those of an example
+    kernels::LossSums sums{};                                      // without the weight
   };
   // Divides the gradient of an input of the stage by the loss scale.
   struct InputScaler {

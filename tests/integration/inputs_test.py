@@ -335,6 +335,42 @@ class SeveralOutputsTest(InputsTest):
         self.assertEqual(divided["parameters_sha256"], alone["parameters_sha256"])
         self.assertRegex(run.stdout, r"size_loss: \d")
 
+    def test_each_output_has_weights(self):
+        weights = [i % 4 / 2 for i in range(40)]
+        flags = ("--epochs=2", "--sync_replicas")
+
+        def trained(workers=1, **arrays):
+            given = {f"sample_weight_train_{name}": ("f4", (40,), values) for name, values in arrays.items()}
+            given |= {"x_val": ("f4", (2, 2), [1, 0, -1, 0.5]), "y_val_kind": ("u1", (2,), [2, 0]),
+                      "y_val_size": ("f4", (2, 2), [0.5, 0, -0.5, 0.25])}
+            return self.trained_on(self.MODEL, self.arrays(**given), *flags, f"--workers={workers}",
+                                   f"--batch_size={8 // workers}")[1]
+
+        of_all = self.trained_on(self.MODEL, self.arrays(sample_weight_train=("f4", (40,), weights)), *flags,
+                                 "--workers=1", "--batch_size=8")[1]
+        both = trained(kind=weights, size=weights)
+        self.assertEqual(both["parameters_sha256"], of_all["parameters_sha256"])
+        one = trained(kind=weights)
+        self.assertNotEqual(one["parameters_sha256"], both["parameters_sha256"])
+        self.assertEqual(trained(kind=weights, size=[1] * 40)["parameters_sha256"], one["parameters_sha256"])
+        without = trained(size=[0] * 40)
+        self.assertEqual(without["metrics"]["size_loss"], 0)
+        self.assertGreater(without["metrics"]["kind_loss"], 0)
+        two = trained(2, kind=weights)
+        self.assertAlmostEqual(two["metrics"]["val_loss"], one["metrics"]["val_loss"], delta=1e-5)
+
+    def test_weights_that_do_not_fit_name_the_output(self):
+        weights = "f4", (40,), [1] * 40
+        self.refused_on("sample_weight_train_size exists in addition to sample_weight_train", self.MODEL,
+                        self.arrays(sample_weight_train=weights, sample_weight_train_size=weights))
+        self.refused_on(r"sample_weight_train_size: examples have weights of the shape \[3\]; output 'size' of the shape "
+                        r"\[2\] takes one weight for each example", self.MODEL,
+                        self.arrays(sample_weight_train_size=("f4", (40, 3), [1] * 120)))
+        run = self.train_on(self.MODEL, self.arrays(sample_weight_train_size=weights), "--workers=2",
+                            "--place=trunk=/job:worker/task:0,kind=/job:worker/task:1,size=/job:worker/task:0")
+        self.assert_exit(USAGE, run)
+        self.assertIn("weights of rows, or of each output, are not supported with a model that is divided", run.stderr)
+
     def test_targets_that_do_not_fit_name_the_output(self):
         self.refused_on("y_train_size: 1 targets per example, output 'size' of the model needs 2", self.MODEL,
                         self.arrays(y_train_size=("f4", (40,), [0] * 40)))

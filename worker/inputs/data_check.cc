@@ -201,15 +201,17 @@ absl::Status CheckInputsAsTargets(const nn::Objective& objective, const data::Da
 // INVALID_ARGUMENT if examples have several weights which are not those of the rows of each output.
 absl::Status CheckWeights(const nn::Objective& objective, const nn::Model& model,
                           const data::Dataset& dataset) {
-  if (dataset.weights_per_example() <= 1) return absl::OkStatus();
-  for (const nn::OutputLoss& part : objective.losses()) {
-    const nn::ModelOutput& output = model.outputs()[part.output];
+  if (!dataset.weighted()) return absl::OkStatus();
+  for (size_t i = 0; i < objective.losses().size(); ++i) {
+    const data::WeightPart& weights = dataset.weights()->PartOf(i);
+    if (weights.per_example == 1) continue;
+    const nn::ModelOutput& output = model.outputs()[objective.losses()[i].output];
     const Shape rows(
         output.shape.dims().subspan(0, static_cast<size_t>(std::max(output.shape.rank() - 1, 0))));
-    if (rows == dataset.weights()->shape) continue;
+    if (rows == weights.shape) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        dataset.weights()->name, ": examples have weights of the shape ", dataset.weights()->shape.ToString(),
-        "; output '", output.name, "' of the shape ", output.shape.ToString(), " takes ",
+        weights.name, ": examples have weights of the shape ", weights.shape.ToString(), "; output '",
+        output.name, "' of the shape ", output.shape.ToString(), " takes ",
         rows.rank() == 0
             ? "one weight for each example"
             : absl::StrCat("weights [examples] or, for each of its rows, of the shape ", rows.ToString())));

@@ -213,12 +213,14 @@ absl::StatusOr<Inputs> LoadInputs(const TrainOptions& options) {
       return Annotate(status, dataset == data.train.get() ? "--data_dir" : "--data_dir: validation set");
     }
   }
-  const bool row_weights = data.train->weights_per_example() > 1 ||
-                           (data.validation != nullptr && data.validation->weights_per_example() > 1);
-  if (row_weights) {
-    CAIRN_RETURN_IF_ERROR(Annotate(objective.WeighRows(model),
-                                   (data.train->weighted() ? data.train : data.validation)->weights()->name));
+  // Both sets have the same parts, if both have weights.
+  for (const data::Dataset* dataset : {data.train.get(), data.validation.get()}) {
+    if (dataset == nullptr || !dataset->weighted()) continue;
+    nn::WeightedRows rows;
+    for (const data::WeightPart& part : dataset->weights()->parts) rows.push_back(part.per_example > 1);
+    CAIRN_RETURN_IF_ERROR(Annotate(objective.SetWeights(model, std::move(rows)), dataset->weights()->name()));
     CAIRN_ASSIGN_OR_RETURN(metrics, MakeMetrics(options, model, objective));
+    break;
   }
   DataRecord record{.class_names = data.class_names,
                     .preprocessing = PreprocessingOf(reading, data.byte_inputs, data.columns),

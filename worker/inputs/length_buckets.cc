@@ -30,9 +30,12 @@ absl::StatusOr<data::BucketForm> FormFor(const nn::Model& model, const nn::Model
   data::BucketForm form;
   for (const nn::ModelInput& input : model.inputs()) form.inputs.push_back(input.shape);
   for (size_t i = 0; i < objective.losses().size(); ++i) {
-    const kernels::LossParams params = objective.ParamsOf(i, model, 1);
-    data::KeptTargets& part = form.targets.emplace_back();
-    part.count = objective.ParamsOf(i, whole, 1).targets_per_example();
+    const kernels::LossParams params = objective.ParamsOf(i, model, 1),
+                              of_whole = objective.ParamsOf(i, whole, 1);
+    if (i == 0 || objective.weighs_each_loss())
+      form.weights.push_back({.count = of_whole.weights_per_example(), .kept = params.weights_per_example()});
+    data::KeptPart& part = form.targets.emplace_back();
+    part.count = of_whole.targets_per_example();
     part.kept = params.targets_per_example();
     if (part.kept == part.count || params.masked) continue;
     if (!params.ignore_class.has_value()) {
@@ -42,7 +45,6 @@ absl::StatusOr<data::BucketForm> FormFor(const nn::Model& model, const nn::Model
     }
     part.padding = static_cast<float>(*params.ignore_class);
   }
-  form.weights = objective.WeightsPerExample(model);
   return form;
 }
 
@@ -71,17 +73,14 @@ absl::StatusOr<data::LengthBuckets> BucketsOf(const nn::Model& model, const nn::
                                               const data::Dataset& dataset) {
   std::vector<data::BucketForm> forms;
   for (const nn::Model& shorter : model.shorter()) {
-    if (dataset.weights_per_example() > 1) {
-      if (const auto status = nn::Objective(objective).WeighRows(shorter); !status.ok())
-        return Annotate(status, "--bucket_boundaries");
-    }
+    CAIRN_RETURN_IF_ERROR(Annotate(objective.CheckWeights(shorter), "--bucket_boundaries"));
     auto form = FormFor(shorter, model, objective);
     if (!form.ok()) return Annotate(form.status(), "--bucket_boundaries");
     forms.push_back(*std::move(form));
   }
   CAIRN_ASSIGN_OR_RETURN(forms.emplace_back(), FormFor(model, model, objective));
   if (dataset.weights_per_example() == 0) {
-    for (data::BucketForm& form : forms) form.weights = 0;
+    for (data::BucketForm& form : forms) form.weights.clear();
   }
   return data::SortIntoBuckets(dataset, std::move(forms));
 }

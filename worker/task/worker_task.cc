@@ -190,7 +190,7 @@ SplitArgs WorkerTask::SplitArgsFor(const nn::Model& model, const nn::Objective& 
 absl::Status WorkerTask::MakeStageLeader() {
   if (inputs_->objective.WeightsPerExample(inputs_->trained()) > 1) {
     return absl::InvalidArgumentError(
-        "--data_dir: weights of the rows of an example are not supported with a model that is divided over "
+        "--data_dir: weights of rows, or of each output, are not supported with a model that is divided over "
         "workers");
   }
   CAIRN_ASSIGN_OR_RETURN(auto leader, MakeLeader(SplitArgsFor(inputs_->trained(), inputs_->objective)));

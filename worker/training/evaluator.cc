@@ -95,7 +95,7 @@ nn::BatchView Evaluator::Read(absl::Span<const uint32_t> examples) {
                .targets = targets_.span().first(examples.size() * targets),
                .weights = absl::MakeSpan(weights_).first(examples.size() * weights)});
     targets = static_cast<size_t>(form.num_targets());
-    weights = static_cast<size_t>(form.weights);
+    weights = static_cast<size_t>(form.num_weights());
   }
   return {.examples = count,
           .inputs = inputs_.First(count),

@@ -45,7 +45,7 @@ TEST(ClassWeights, ClassOfAOneHotVectorIsTheLargest) {
       .values = {0, 1, 0, 0, 0, 1, 1, 0, 0}, .per_example = 3, .shape = {3}, .position_classes = 2};
   const Split split = Weighted(one_hot);
   EXPECT_THAT(split.weights.values, ElementsAre(2.5f, 0.5f, 1));
-  EXPECT_EQ(split.weights.per_example, 1);
+  EXPECT_EQ(split.weights.per_example(), 1);
 }
 
 TEST(ClassWeights, ClassOfProbabilitiesIsTheFirstOfTheLargest) {
@@ -64,8 +64,8 @@ TEST(ClassWeights, EachPositionHasTheWeightOfItsClass) {
   const Targets mask = {.values = {0, 2, 1, 0, 1, 1}, .per_example = 3, .shape = {3}, .position_classes = 3};
   const Split split = Weighted(mask);
   EXPECT_THAT(split.weights.values, ElementsAre(1, 0.5f, 2.5f, 1, 2.5f, 2.5f));
-  EXPECT_EQ(split.weights.per_example, 3);
-  EXPECT_EQ(split.weights.shape, Shape({3}));
+  EXPECT_EQ(split.weights.per_example(), 3);
+  EXPECT_EQ(split.weights.parts[0].shape, Shape({3}));
   EXPECT_THAT(Weighted(mask, {.values = {2, 4}}).weights.values, ElementsAre(2, 1, 5, 4, 10, 10));
 }
 
@@ -76,7 +76,7 @@ TEST(ClassWeights, EachVectorOfAMaskHasTheWeightOfItsClass) {
                         .position_classes = 2};
   const Split split = Weighted(mask);
   EXPECT_THAT(split.weights.values, ElementsAre(2.5f, 0.5f, 1, 2.5f));
-  EXPECT_EQ(split.weights.shape, Shape({2}));
+  EXPECT_EQ(split.weights.parts[0].shape, Shape({2}));
 }
 
 TEST(ClassWeights, TargetsWithoutClassesAreRefused) {
@@ -93,7 +93,7 @@ TEST(ClassWeights, TargetsWithoutClassesAreRefused) {
 
 TEST(ClassWeights, OtherNumbersOfWeightsAreRefused) {
   Split split = SplitOf({.values = {0, 2, 1}, .per_example = 3, .shape = {3}, .position_classes = 3});
-  split.weights = {.values = {1, 1}, .per_example = 2, .shape = {2}};
+  split.weights = {.values = {1, 1}, .parts = {{.per_example = 2, .shape = {2}}}};
   EXPECT_THAT(std::string(ApplyClassWeights({.class_weights = {{1, 2.5f}}}, split).message()),
               HasSubstr("has classes for 3 rows of an example, but examples have 2 weights"));
 }

@@ -24,7 +24,7 @@ class Sequences final : public Dataset {
   explicit Sequences(int64_t size) : size_(size) {
     for (int64_t i = 0; i < size * kLength; ++i)
       weights_.values.push_back(static_cast<float>(100 * (i / kLength) + i % kLength));
-    weights_.per_example = kLength;
+    weights_.parts[0].per_example = kLength;
   }
   int64_t size() const override { return size_; }
   const Shape& example_shape() const override { return shape_; }
@@ -47,7 +47,9 @@ class Sequences final : public Dataset {
 };
 
 BucketForm FormOf(int64_t length) {
-  return {.inputs = {{length}}, .targets = {{.count = kLength, .kept = length}}, .weights = length};
+  return {.inputs = {{length}},
+          .targets = {{.count = kLength, .kept = length}},
+          .weights = {{.count = kLength, .kept = length}}};
 }
 
 LengthBuckets BucketsOf(const Dataset& dataset) {
@@ -62,6 +64,19 @@ TEST(LengthBuckets, TargetsThatAreNoPaddingCountAsPartOfAnExample) {
   std::vector<BucketForm> forms = {FormOf(2), FormOf(kLength)};
   forms[0].targets[0].padding = -1.0f;
   EXPECT_THAT(SortIntoBuckets(Sequences(3), std::move(forms))->bucket_of, ElementsAre(1, 1, 1));
+}
+
+TEST(LengthBuckets, EachPartOfTheWeightsIsCut) {
+  InputRows inputs(std::vector<InputSpec>{{DType::kInt32, Shape({kLength})}}, 2);
+  std::vector<float> targets(2 * kLength), weights;
+  for (int i = 0; i < 2 * (kLength + 1); ++i)
+    weights.push_back(static_cast<float>(i));  // kLength of rows, then 1
+  BucketForm form = FormOf(2);
+  form.weights.push_back({.count = 1, .kept = 1});
+  Cut(form, 2, {.inputs = inputs, .targets = absl::MakeSpan(targets), .weights = absl::MakeSpan(weights)});
+  EXPECT_EQ(form.num_weights(), 3);
+  EXPECT_THAT(absl::MakeSpan(weights).first(6),
+              ElementsAre(0, 1, kLength, kLength + 1, kLength + 2, 2 * kLength + 1));
 }
 
 TEST(LengthBuckets, RunsOfAnEpochHaveOneBucket) {

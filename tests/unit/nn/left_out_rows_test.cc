@@ -47,7 +47,7 @@ std::vector<Step> Train(const Model& model, const std::vector<float>& targets,
                         const std::vector<float>& weights = {}) {
   Objective objective = ObjectiveOf(model.compile_config(), model).value();
   if (!weights.empty()) {
-    EXPECT_TRUE(objective.WeighRows(model).ok());
+    EXPECT_TRUE(objective.SetWeights(model, {true}).ok());
   }
   const auto device = kernels::CreateCpuDevice(0, 1).value();
   const auto replica = Replica::Create(model, objective, *device).value();
@@ -122,7 +122,7 @@ TEST(RowWeights, AreThoseOfStepsWithoutAMask) {
 TEST(RowWeights, AnotherNumberOfThemIsRefused) {
   const Model model = ReadMasked(kPlain);
   Objective objective = ObjectiveOf(model.compile_config(), model).value();
-  ASSERT_TRUE(objective.WeighRows(model).ok());
+  ASSERT_TRUE(objective.SetWeights(model, {true}).ok());
   const std::vector<float> parameters(static_cast<size_t>(model.num_parameters())), targets(4), weights(3);
   const std::vector<int64_t> wide(4);
   const std::vector<int32_t> narrow(4);

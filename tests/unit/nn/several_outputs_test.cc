@@ -110,6 +110,50 @@ TEST_F(TwoOutputs, StepsAreThoseOfKeras) {
   }
 }
 
+// The same steps with weights for each output: one for each example of "kind", one for each row of "box".
+TEST_F(TwoOutputs, EachMayHaveWeightsOfItsOwn) {
+  const Model weighted =
+      ReadCompiled(absl::StrReplaceAll(kCompiled, {{"metrics", "weighted_metrics"}})).value();
+  Objective of_rows = objective;
+  ASSERT_TRUE(of_rows.SetWeights(weighted, {false, true}).ok());
+  TwoOutputExamples examples(weighted);
+  examples.weights = {1, 1, 0, 0.5f, 3, 0.5f, 2, 2, 1, 1, 0.25f, 4};
+  const BatchView batch = examples.batch();
+  Devices devices("nn");
+  const std::unique_ptr<Replica> replicas[] = {
+      Replica::Create(weighted, of_rows, *device).value(),
+      MakeMirroredReplica(weighted, of_rows, devices.pointers()).value(),
+      MakePipelineReplica({.model = weighted,
+                           .objective = of_rows,
+                           .threads = devices.pointers(),
+                           .locations = PipelineLocations::OfDevices({0, 0, 1, 1, 1, 1}),
+                           .micro_batches = 2})
+          .value()};
+  const double kExpected[][5] = {// box_loss, box_mae, kind_accuracy, kind_loss, loss
+                                 {0.0823276266, 0.2823722959, 0.2222222239, 1.2850770950, 0.8071938157},
+                                 {0.0589420833, 0.2217925191, 0.6666666865, 1.2351675034, 0.7354679108},
+                                 {0.0485579222, 0.1821829677, 0.6666666865, 1.1973785162, 0.6958050728}};
+  for (const auto& replica : replicas) {
+    std::vector<float> parameters = examples.parameters, gradients(parameters.size());
+    MetricSet metrics(MetricsOf(weighted.compile_config().metrics, of_rows, weighted).value());
+    for (const auto& expected : kExpected) {
+      const BatchResult result =
+          replica->ForwardBackward(parameters, batch, absl::MakeSpan(gradients), [](int) {}).value();
+      metrics.Reset();
+      metrics.Update(batch, result);
+      const MetricValues values = metrics.Values();
+      ASSERT_EQ(values.size(), 5u);
+      for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(values[i].second, expected[i], 1e-6) << values[i].first;
+      for (size_t i = 0; i < gradients.size(); ++i) parameters[i] -= 0.125f * gradients[i];
+    }
+  }
+}
+
+TEST_F(TwoOutputs, OneArrayCannotWeighTheRowsOfBoth) {
+  EXPECT_EQ(std::string(Objective(objective).SetWeights(model, {true}).message()),
+            "output 'kind' has 1 rows, output 'box' 2: one array cannot weigh the rows of both");
+}
+
 TEST_F(TwoOutputs, SeveralDevicesGiveTheStepOfOne) {
   const TwoOutputExamples examples(model);
   std::vector<float> expected(examples.parameters.size()), gradients(expected.size());
