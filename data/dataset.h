@@ -139,6 +139,9 @@ struct DataOptions {
   std::optional<float> label_threshold{};
   // The target of an example is its input, of float32, in the place of what the files have.
   bool autoencoder = false;
+  // Only the shape of the examples is needed: arrays of targets may be missing, as those of each output of a model that
+  // is not known yet.
+  bool only_shapes = false;
   // The number of bad rows of each set that may be skipped.
   int64_t max_bad_rows = 0;
   // CSV: the separator; 0: comma, semicolon or tab, as detected in the first file.

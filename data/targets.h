@@ -55,7 +55,7 @@ absl::StatusOr<Targets> JoinTargets(absl::Span<const Targets> targets, absl::Spa
 // has one number.
 absl::Status ApplyThreshold(float threshold, Targets& targets);
 
-// The weights of an example for the outputs of a model.
+// The weights that an example has for all outputs of a model, or for one of several.
 struct WeightPart {
   int64_t per_example = 1;  // 1, or one for each row of the output, as for each token of a text
   Shape shape{};            // without a last axis of 1; [] for one weight
@@ -65,7 +65,7 @@ struct WeightPart {
 // The weights of examples.
 struct Weights {
   std::vector<float> values{};  // [examples, per_example()]; empty: every example weighs 1
-  // At least one: that of all outputs, or one for each with a loss, in the model's order, one after another.
+  // One for all outputs, or one for each output with a loss, in the model's order. In `values` they follow one another.
   std::vector<WeightPart> parts = {WeightPart()};
 
   int64_t per_example() const;
@@ -78,12 +78,12 @@ struct Weights {
   }
   // The part of an output, by its place among those with a loss.
   const WeightPart& PartOf(size_t output) const { return parts[parts.size() == 1 ? 0 : output]; }
-  // Gives the examples the parts of `form`: each output the weights that are those of all outputs, each row the weight
-  // of its example. The names stay. CHECK-fails if the parts are not such.
+  // Changes the parts to those of `form`: repeats weights of all outputs for each output, and the weight of an example
+  // for each of its rows. The names stay. CHECK-fails unless each part has one weight or as many as in `form`.
   void Spread(absl::Span<const WeightPart> form);
 };
 
-// The parts that both weights can be spread to; empty if there are none.
+// The fewest parts that weights with the parts `a`, and those with `b`, can be spread to; empty if there are none.
 std::vector<WeightPart> CommonParts(absl::Span<const WeightPart> a, absl::Span<const WeightPart> b);
 
 // Reads weights [examples], [examples,1] or, for each row of the outputs, [examples, ...]. INVALID_ARGUMENT naming

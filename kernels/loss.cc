@@ -81,8 +81,8 @@ absl::Status Validate(const LossParams& params) {
         absl::StrCat(outputs(), ": an output must be two embeddings of equal width",
                      params.sampling_probability ? " and a sampling probability" : ""));
   }
-  const bool part = params.output_stride != 0 || params.target_stride != 0 || params.weight != 1 ||
-                    params.leaves_out_rows();
+  const bool part = params.output_stride != 0 || params.target_stride != 0 || params.weight_stride != 0 ||
+                    params.weight != 1 || params.leaves_out_rows();
   if (params.kind == LossKind::kInBatchSoftmax && part) {
     return absl::InvalidArgumentError(absl::StrCat(
         outputs(), ": a loss over the items of a batch must be the only one, with the weight 1"));

@@ -26,8 +26,8 @@ struct OutputLoss {
   double weight = 1;
 };
 
-// How examples are weighted: true for a weight of each row of the outputs, as of each token of a text, false for one of
-// the example. One entry for all outputs, or [loss of the objective].
+// Whether each row of an output has a weight, as each token of a text; otherwise each example has one. One entry for
+// all outputs, or [loss of the objective].
 using WeightedRows = absl::InlinedVector<bool, 2>;
 
 // The contribution of examples to mean losses.
@@ -58,14 +58,14 @@ class Objective {
   // Whether the model has several outputs, so that losses and metrics are named by them.
   bool several_outputs() const { return several_outputs_; }
 
-  // From now on the weights of an example are those of `rows`, one loss after another. INVALID_ARGUMENT, naming the
-  // outputs of `model`, if all outputs have one weight for each row, but not the same number of rows.
+  // Sets which weights an example has: those of all outputs, or of one loss after another. INVALID_ARGUMENT, naming the
+  // outputs of `model`, if the same weights are for the rows of outputs with different numbers of rows.
   absl::Status SetWeights(const Model& model, WeightedRows rows);
-  // The same for the weights that were set, and another model.
+  // The error of SetWeights() for another model.
   absl::Status CheckWeights(const Model& model) const;
   // The number of weights of an example of `model`, if it has any.
   int64_t WeightsPerExample(const Model& model) const;
-  // Whether each loss has weights of its own, and not all the same.
+  // Whether each loss has weights of its own.
   bool weighs_each_loss() const { return weighted_rows_.size() > 1; }
   // The place of the first weight of this loss in those of an example.
   int64_t FirstWeight(size_t index, const Model& model) const;

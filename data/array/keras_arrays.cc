@@ -26,7 +26,7 @@ struct SetNames {
   std::vector<std::string> inputs;      // one name for all inputs of the model, or one for each input
   std::vector<std::string> row_splits;  // [name of inputs] of ragged inputs; else empty
   std::vector<std::string> targets;     // one name for all outputs of the model, or one for each
-  std::vector<std::string> weights;     // also
+  std::vector<std::string> weights;     // one name for all outputs of the model, or one for each
 
   std::vector<std::string> all() const {
     std::vector<std::string> names = inputs;
@@ -156,8 +156,8 @@ absl::StatusOr<Split> LoadSplit(const NamedArrays& arrays, const DataOptions& op
   Split split;
   CAIRN_RETURN_IF_ERROR(LoadInputs(arrays, options, names, split));
   split.targets_name = arrays.FullName(names.targets.front());
-  if (options.autoencoder && !arrays.Has(names.targets.front())) {
-    split.targets.values.resize(static_cast<size_t>(split.inputs->size()));  // the inputs take their place
+  if ((options.autoencoder || options.only_shapes) && !arrays.Has(names.targets.front())) {
+    split.targets.values.resize(static_cast<size_t>(split.inputs->size()));  // in place of what is not read
   } else {
     CAIRN_ASSIGN_OR_RETURN(split.targets, LoadTargets(arrays, options, names));
   }

@@ -514,6 +514,8 @@ TEST_P(LossConformance, InvalidParametersAreRefused) {
            LossParams{.kind = LossKind::kHuber, .batch = 1, .width = 1, .delta = 0},
            LossParams{.batch = 1, .width = 4, .output_stride = 3},
            LossParams{.kind = LossKind::kMeanSquaredError, .batch = 1, .width = 4, .target_stride = 3},
+           LossParams{.batch = 1, .rows_per_example = 2, .width = 4, .weight_stride = 1, .row_weights = true},
+           LossParams{.kind = LossKind::kInBatchSoftmax, .batch = 1, .width = 4, .weight_stride = 2},
            LossParams{.batch = 1, .width = 4, .weight = std::numeric_limits<double>::infinity()},
            LossParams{.kind = LossKind::kInBatchSoftmax, .batch = 2, .width = 4, .weight = 2},
            LossParams{.batch = 1, .width = 4, .masked = true},

@@ -359,6 +359,33 @@ class SeveralOutputsTest(InputsTest):
         two = trained(2, kind=weights)
         self.assertAlmostEqual(two["metrics"]["val_loss"], one["metrics"]["val_loss"], delta=1e-5)
 
+    def test_batches_of_like_lengths_have_the_weights_of_each_output(self):
+        model = json.dumps({"class_name": "Functional", "config": {"name": "m", "layers": [
+            {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [None, None], "dtype": "int32"},
+             "inbound_nodes": []},
+            {"class_name": "Embedding", "config": {"name": "e", "input_dim": 9, "output_dim": 4, "mask_zero": True},
+             "inbound_nodes": [["x"]]},
+            {"class_name": "Dense", "config": {"name": "tags", "units": 3}, "inbound_nodes": [["e"]]},
+            {"class_name": "GlobalAveragePooling1D", "config": {"name": "mean"}, "inbound_nodes": [["e"]]},
+            {"class_name": "Dense", "config": {"name": "kind", "units": 1}, "inbound_nodes": [["mean"]]}],
+            "input_layers": [["x", 0, 0]], "output_layers": [["tags", 0, 0], ["kind", 0, 0]]},
+            "compile_config": {"optimizer": "sgd", "loss": {"kind": "mse", "tags": {
+                "class_name": "SparseCategoricalCrossentropy", "config": {"from_logits": True}}},
+                "weighted_metrics": {"tags": ["accuracy"], "kind": ["mae"]}}})
+        examples, steps = 24, 6
+        ids = [1 + (5 * i + j) % 8 if j <= i % steps else 0 for i in range(examples) for j in range(steps)]
+        data = self.data(x_train=("i4", (examples, steps), ids),
+                         y_train_tags=("u1", (examples, steps), [i % 3 for i in range(examples * steps)]),
+                         y_train_kind=("f4", (examples,), [i / 24 for i in range(examples)]),
+                         sample_weight_train_tags=("f4", (examples, steps), [i % 5 / 2 for i in range(examples * steps)]),
+                         sample_weight_train_kind=("f4", (examples,), [i % 4 / 2 for i in range(examples)]))
+        flags = "--batch_size=1", "--workers=1", "--epochs=2", "--learning_rate=0.1"
+        plain = self.trained_on(model, data, *flags)[1]["metrics"]
+        buckets = self.trained_on(model, data, *flags, "--bucket_boundaries=2,4")[1]["metrics"]
+        self.assertEqual(len(plain), 5)
+        for name, value in plain.items():
+            self.assertAlmostEqual(buckets[name], value, 5, name)
+
     def test_weights_that_do_not_fit_name_the_output(self):
         weights = "f4", (40,), [1] * 40
         self.refused_on("sample_weight_train_size exists in addition to sample_weight_train", self.MODEL,

@@ -151,6 +151,8 @@ absl::StatusOr<Shape> ShapeInData(const data::DataOptions& options) {
   if (options.path.empty()) return absl::InvalidArgumentError("there is no --data_dir");
   data::DataOptions first = options;
   first.limit = 1;
+  first.only_shapes = true;
+  first.class_weights.clear();
   CAIRN_ASSIGN_OR_RETURN(const data::TrainingData data, data::LoadTrainingData(first));
   return data.train->example_shape();
 }

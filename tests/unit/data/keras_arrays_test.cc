@@ -385,6 +385,17 @@ TEST(LoadTrainingDataFromNpz, EachOutputMayHaveWeights) {
               HasSubstr("sample_weight_train_box has 3 weights"));
 }
 
+TEST(LoadTrainingDataFromNpz, TargetsMayBeMissingIfOnlyShapesAreNeeded) {
+  const TemporaryDirectory dir;
+  WriteNpz(dir / "a.npz", {{"x_train.npy", Npy("|u1", "(2, 3)", Bytes({1, 2, 3, 4, 5, 6}))},
+                           {"y_train_kind.npy", Npy("|u1", "(2,)", Bytes({0, 1}))}});
+  const auto data = LoadTrainingData({.path = dir / "a.npz", .only_shapes = true});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train->example_shape(), Shape({3}));
+  EXPECT_THAT(std::string(LoadTrainingData({.path = dir / "a.npz"}).status().message()),
+              HasSubstr("has no array y_train"));
+}
+
 TEST(LoadTrainingDataFromNpz, SeveralInputsAreConcatenatedInTheModelsOrder) {
   const TemporaryDirectory dir;
   WriteNpz(dir / "a.npz", {{"x_train_image.npy", Npy("|u1", "(2, 1, 2)", Bytes({0, 255, 51, 102}))},
