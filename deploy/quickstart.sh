@@ -73,7 +73,7 @@ find_data() {
 
 deploy/setup.sh
 
-say "building (the first time about 6 minutes on two cores)"
+say "building (the first time about 8 minutes on two cores)"
 mkdir -p build
 log=build/quickstart.log
 if ! { cmake --preset release -DCAIRN_BUILD_TESTS=OFF -DCAIRN_COMPILE_FOLDERS=ON && cmake --build --preset release; } >"$log" 2>&1; then
