@@ -3,6 +3,8 @@
 
 #include <limits>
 
+#include "common/core/host_device.h"
+
 namespace cairn::kernels {
 
 // Element-wise functions, as Keras defines them.
@@ -27,6 +29,12 @@ enum class Activation {
   kReciprocal,  // 1 / x
   kSin,
   kCos,
+  // Step functions, with a gradient of 0.
+  kSign,  // -1, 0 or 1
+  kFloor,
+  kCeil,
+  kRound,  // to the nearest integer, the even one of two
+  kTruncate,
 };
 
 struct ActivationParams {
@@ -41,6 +49,8 @@ struct ActivationParams {
   bool has_gradient_of_output() const;
   // Whether f'(x) follows from f(x): DerivativeOfValue() (formulas.h).
   bool has_derivative_of_value() const;
+  // Whether the gradient is 0 wherever it exists.
+  CAIRN_HOST_DEVICE bool is_step() const { return kind >= Activation::kSign; }
   // Whether f(0) = 0, so that padding channels stay 0.
   bool keeps_zero() const;
 };

@@ -95,6 +95,10 @@ absl::StatusOr<TensorDesc> OutputDesc(const MergeParams& params) {
     return absl::InvalidArgumentError(
         absl::StrCat("a difference of ", params.inputs.size(), " inputs, expected 2"));
   }
+  if (params.kind == MergeKind::kSelect && params.inputs.size() != 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a selection of ", params.inputs.size(), " inputs, expected 3"));
+  }
   CAIRN_RETURN_IF_ERROR(MakeBroadcast(params.inputs));
   std::vector<Shape> shapes;
   for (const TensorDesc& input : params.inputs) shapes.push_back(input.shape);

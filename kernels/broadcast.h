@@ -29,6 +29,19 @@ struct Broadcast {
     }
     return false;
   }
+  // The index of an element of the output along each axis.
+  CAIRN_HOST_DEVICE void Locate(int64_t element, int64_t* index) const {
+    for (int axis = axes - 1; axis >= 0; --axis) {
+      index[axis] = element % extents[axis];
+      element /= extents[axis];
+    }
+  }
+  // Where input `input` has the element of the output with this index.
+  CAIRN_HOST_DEVICE int64_t OffsetOf(int input, const int64_t* index) const {
+    int64_t offset = 0;
+    for (int axis = 0; axis < axes; ++axis) offset += index[axis] * strides[input][axis];
+    return offset;
+  }
   CAIRN_HOST_DEVICE int64_t elements_of(int input) const {
     int64_t count = 1;
     for (int axis = 0; axis < axes; ++axis) count *= strides[input][axis] == 0 ? 1 : extents[axis];
@@ -45,7 +58,7 @@ absl::StatusOr<Shape> BroadcastShape(absl::Span<const Shape> shapes);
 absl::StatusOr<Broadcast> MakeBroadcast(absl::Span<const TensorDesc> inputs);
 
 // Describes the output of a merge. Fails like MakeBroadcast(), or with INVALID_ARGUMENT for a difference of
-// more than two inputs.
+// more than two inputs, or a selection of other than three.
 absl::StatusOr<TensorDesc> OutputDesc(const MergeParams& params);
 
 // Whether `x` replaces `best`, the maximum or minimum so far. A NaN replaces every number and is never
@@ -67,9 +80,15 @@ CAIRN_HOST_DEVICE inline float MergeNext(MergeKind kind, float merged, float x) 
       return Supersedes(kind, x, merged) ? x : merged;
     case MergeKind::kAdd:
     case MergeKind::kAverage:
+    case MergeKind::kSelect:  // is no fold: Select()
       break;
   }
   return merged + x;
+}
+
+// kSelect
+CAIRN_HOST_DEVICE inline float Select(float condition, float x, float otherwise) {
+  return condition != 0 ? x : otherwise;
 }
 
 // The derivative of the merge with respect to input `k`, where `value(i)` is the element of input `i`.
@@ -95,8 +114,18 @@ CAIRN_HOST_DEVICE inline float MergeDerivative(MergeKind kind, int inputs, int k
         if (Supersedes(kind, value(i), value(winner))) winner = i;
       }
       return winner == k ? 1.0f : 0.0f;
+    case MergeKind::kSelect:
+      return k != 0 && (k == 1) == (value(0) != 0) ? 1.0f : 0.0f;
   }
   return 0;
+}
+
+// dy times the derivative. What is not selected has a gradient of 0 even if dy is not finite.
+template <typename Value>
+CAIRN_HOST_DEVICE inline float MergeGradient(MergeKind kind, int inputs, int k, const Value& value,
+                                             float dy) {
+  const float derivative = MergeDerivative(kind, inputs, k, value);
+  return kind == MergeKind::kSelect && derivative == 0 ? 0.0f : dy * derivative;
 }
 
 }  // namespace cairn::kernels

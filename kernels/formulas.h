@@ -66,6 +66,13 @@ CAIRN_HOST_DEVICE inline float HardSigmoid(float x) {
   return y > 1 ? 1.0f : y;
 }
 
+// -1, 0 or 1; NaN for NaN.
+CAIRN_HOST_DEVICE inline float Sign(float x) {
+  if (x > 0) return 1;
+  if (x < 0) return -1;
+  return x == 0 ? 0.0f : x;
+}
+
 CAIRN_HOST_DEVICE inline float Activate(const ActivationParams& f, float x) {
   switch (f.kind) {
     case Activation::kLinear:
@@ -109,6 +116,16 @@ CAIRN_HOST_DEVICE inline float Activate(const ActivationParams& f, float x) {
       return std::sin(x);
     case Activation::kCos:
       return std::cos(x);
+    case Activation::kSign:
+      return Sign(x);
+    case Activation::kFloor:
+      return std::floor(x);
+    case Activation::kCeil:
+      return std::ceil(x);
+    case Activation::kRound:
+      return std::rint(x);
+    case Activation::kTruncate:
+      return std::trunc(x);
   }
   return x;
 }
@@ -175,6 +192,12 @@ CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, f
       return std::cos(x);
     case Activation::kCos:
       return -std::sin(x);
+    case Activation::kSign:
+    case Activation::kFloor:
+    case Activation::kCeil:
+    case Activation::kRound:
+    case Activation::kTruncate:
+      return 0;
   }
   return 1;
 }
@@ -203,24 +226,18 @@ CAIRN_HOST_DEVICE inline float DerivativeOfValue(const ActivationParams& f, floa
   }
 }
 
-// dx for y = Activate(f, x). Where a relu is 0, dx is 0 even if dy is not finite. Fused relus, which select
-// instead of multiplying by 0, therefore agree with separate relus. (JAX always selects; TensorFlow
-// multiplies on the CPU and selects on the GPU.)
+// dx for y = Activate(f, x). Where the derivative of a relu or of a step function is 0, dx is 0 even if dy is not
+// finite. Fused relus, which select instead of multiplying by 0, therefore agree with separate relus. (JAX
+// always selects; TensorFlow multiplies on the CPU and selects on the GPU.)
 CAIRN_HOST_DEVICE inline float ActivationGradient(const ActivationParams& f, float x, float dy) {
   const float derivative = ActivationDerivative(f, x);
-  return f.kind == Activation::kRelu && derivative == 0 ? 0.0f : dy * derivative;
+  const bool selects = f.kind == Activation::kRelu || f.is_step();
+  return selects && derivative == 0 ? 0.0f : dy * derivative;
 }
 
 // The gradient of softmax for one output: dx_j = y_j (dy_j - sum_k y_k dy_k).
 CAIRN_HOST_DEVICE inline float SoftmaxGradient(float y, float dy, float dot) {
   return y * (dy - dot);
-}
-
-// -1, 0 or 1; NaN for NaN.
-CAIRN_HOST_DEVICE inline float Sign(float x) {
-  if (x > 0) return 1;
-  if (x < 0) return -1;
-  return x == 0 ? 0.0f : x;
 }
 
 // The penalty l1 * sum |w| + l2 * sum w^2, and its gradient with respect to w. As in Keras, a term whose

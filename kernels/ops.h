@@ -162,9 +162,9 @@ struct RotaryParams {
   int64_t steps = 0;
 };
 
-enum class Pooling { kMax, kAverage };
+enum class Pooling { kMax, kAverage, kSum };
 
-// Max or average pooling. The average is over the part of the window inside the image.
+// Max or average pooling, not kSum. The average is over the part of the window inside the image.
 struct Pool2DParams {
   Pooling pooling = Pooling::kMax;
   TensorDesc input;  // [n, h, w, c], any layout; the output has the same layout
@@ -227,6 +227,11 @@ class Standardize {
   virtual absl::Status Backward(const float* variance, const float* dy, float* dx) = 0;
 };
 
+// y [n, t, c] = x [n, 0, c] + ... + x [n, t, c].
+struct CumulativeSumParams {
+  TensorDesc input;  // [n, steps, c], row-major
+};
+
 // The mask of a sequence's steps: y [steps] = 1 if any element of x [steps, width] differs from `masked`, otherwise 0.
 // y is plain float32, whatever the type of x, which may be an integer type. There is no gradient.
 struct StepMaskParams {
@@ -246,15 +251,29 @@ class NaryOp {
                                 absl::Span<float* const> dxs) = 0;
 };
 
-enum class MergeKind { kAdd, kSubtract, kMultiply, kAverage, kMaximum, kMinimum };
+enum class MergeKind { kAdd, kSubtract, kMultiply, kAverage, kMaximum, kMinimum, kSelect };
 
 // y = x0 op x1 op ..., with inputs of one rank broadcast to one shape: along each axis their extents are
 // equal or 1. The gradient of a broadcast input is summed over its repetitions; the gradient of a maximum or
 // minimum goes to the first of equal inputs. A NaN in any input gives NaN in y.
+//
+// kSelect: y = x1 where x0 is not 0, otherwise x2. x0 has a gradient of 0; a NaN in what is not selected has no
+// effect.
 struct MergeParams {
   MergeKind kind = MergeKind::kAdd;
-  // 2 to 32, exactly 2 for kSubtract, of one type and layout. Blocked images have one number of channels.
+  // 2 to 32, exactly 2 for kSubtract and 3 for kSelect, of one type and layout. Blocked images have one number of
+  // channels.
   std::vector<TensorDesc> inputs;
+};
+
+enum class Comparison { kEqual, kNotEqual, kGreater, kGreaterEqual, kLess, kLessEqual, kAnd, kOr, kXor };
+
+// y = 1 where `kind` holds for two inputs, which are broadcast like those of a merge, otherwise 0. y is plain float32.
+// Two integers of any types are compared as integers, other pairs as float32, to which integers are rounded, as in
+// Keras. In kAnd, kOr and kXor, an input holds if it is not 0. The gradients are 0.
+struct ComparisonParams {
+  Comparison kind = Comparison::kEqual;
+  std::vector<TensorDesc> inputs{};  // 2, row-major
 };
 
 // The mean over the steps that a mask counts: x [n, steps, channels] and the mask [n, steps], plain float32 of 0 and 1,
@@ -456,9 +475,11 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeAffine(const AffineParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<Standardize>> MakeStandardize(const StandardizeParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(const Pool2DParams& params) = 0;
-  // Pools [n, h, w, c], in any layout, to [n, c].
+  // Pools [n, h, w, c], in any layout, to [n, c]. A sum of integers whose absolute values add up to 2^24 at most is
+  // exact.
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Pooling pooling,
                                                                   const TensorDesc& input) = 0;
+  virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeCumulativeSum(const CumulativeSumParams& params) = 0;
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeRotary(const RotaryParams& params) = 0;
   // Softmax over the last axis of a row-major tensor.
   virtual absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(const TensorDesc& input) = 0;
@@ -474,6 +495,7 @@ class OpFactory {
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(const TensorDesc& input, int inputs) = 0;
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(const TensorDesc& input, int inputs) = 0;
   virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(const MergeParams& params) = 0;
+  virtual absl::StatusOr<std::unique_ptr<NaryOp>> MakeComparison(const ComparisonParams& params) = 0;
   // Concatenates along `axis`; the inputs agree in the other extents. They are row-major, or they have one
   // blocked layout. Blocked inputs are joined along the channels, and all but the last must fill their
   // blocks.

@@ -78,6 +78,8 @@ absl::StatusOr<Shape> OutputShape(const Conv2DTransposeParams& params) {
 }
 
 absl::StatusOr<Shape> OutputShape(const Pool2DParams& params) {
+  if (params.pooling == Pooling::kSum)
+    return absl::InvalidArgumentError("windows are pooled by their maximum or average, not by their sum");
   const Shape& input = params.input.shape;
   return Slide(input,
                {.height = params.pool_height,

@@ -124,6 +124,12 @@ class CpuOps final : public OpFactory {
                                                           int axis) override {
     return cpu::MakeConcatenate(context_, inputs, axis);
   }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeCumulativeSum(const CumulativeSumParams& params) override {
+    return cpu::MakeCumulativeSum(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<NaryOp>> MakeComparison(const ComparisonParams& params) override {
+    return cpu::MakeComparison(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeRotary(const RotaryParams& params) override {
     return cpu::MakeRotary(context_, params);
   }

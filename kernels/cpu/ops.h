@@ -30,6 +30,8 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeMaxPool2D(onednn::Context& context,
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(onednn::Context& context, Pooling pooling,
                                                         const TensorDesc& input);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(onednn::Context& context, const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeCumulativeSum(onednn::Context& context,
+                                                           const CumulativeSumParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeRotary(onednn::Context& context, const RotaryParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(onednn::Context& context, const StepMaskParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(onednn::Context& context, const PairDotsParams& params);
@@ -48,6 +50,8 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(onednn::Context& context, c
                                                      int inputs);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(onednn::Context& context,
                                                            const MergeParams& params);
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeComparison(onednn::Context& context,
+                                                       const ComparisonParams& params);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(onednn::Context& context,
                                                         absl::Span<const TensorDesc> inputs, int axis);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(const IdCountsParams& params);

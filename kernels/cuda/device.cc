@@ -82,6 +82,12 @@ class CudaOps final : public OpFactory {
                                                           int axis) override {
     return cuda::MakeConcatenate(context_, inputs, axis);
   }
+  absl::StatusOr<std::unique_ptr<UnaryOp>> MakeCumulativeSum(const CumulativeSumParams& params) override {
+    return cuda::MakeCumulativeSum(context_, params);
+  }
+  absl::StatusOr<std::unique_ptr<NaryOp>> MakeComparison(const ComparisonParams& params) override {
+    return cuda::MakeComparison(context_, params);
+  }
   absl::StatusOr<std::unique_ptr<UnaryOp>> MakeRotary(const RotaryParams& params) override {
     return cuda::MakeRotary(context_, params);
   }

@@ -27,6 +27,8 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakePool2D(Context& context, const Pool
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Context& context, Pooling pooling,
                                                         const TensorDesc& input);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeSoftmax(Context& context, const TensorDesc& input);
+absl::StatusOr<std::unique_ptr<UnaryOp>> MakeCumulativeSum(Context& context,
+                                                           const CumulativeSumParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeRotary(Context& context, const RotaryParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakeStepMask(Context& context, const StepMaskParams& params);
 absl::StatusOr<std::unique_ptr<UnaryOp>> MakePairDots(Context& context, const PairDotsParams& params);
@@ -38,6 +40,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(Context& context, const Z
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeAdd(Context& context, const TensorDesc& input, int inputs);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeMultiply(Context& context, const TensorDesc& input, int inputs);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(Context& context, const MergeParams& params);
+absl::StatusOr<std::unique_ptr<NaryOp>> MakeComparison(Context& context, const ComparisonParams& params);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeConcatenate(Context& context, absl::Span<const TensorDesc> inputs,
                                                         int axis);
 absl::StatusOr<std::unique_ptr<NaryOp>> MakeIdCounts(Context& context, const IdCountsParams& params);

@@ -178,6 +178,16 @@ std::string OnnxFunction(const kernels::ActivationParams& f, const std::string& 
       return onnx.Add("Sin", {x});
     case Activation::kCos:
       return onnx.Add("Cos", {x});
+    case Activation::kSign:
+      return onnx.Add("Sign", {x});
+    case Activation::kFloor:
+      return onnx.Add("Floor", {x});
+    case Activation::kCeil:
+      return onnx.Add("Ceil", {x});
+    case Activation::kRound:
+      return onnx.Add("Round", {x});
+    case Activation::kTruncate:
+      return onnx.Add("Mul", {onnx.Add("Sign", {x}), onnx.Add("Floor", {onnx.Add("Abs", {x})})});
   }
   return x;
 }

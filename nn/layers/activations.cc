@@ -80,12 +80,24 @@ std::unique_ptr<Layer> MakeLeakyRelu(std::string name, ConfigReader& config) {
 
 std::unique_ptr<Layer> MakeMathFunction(std::string name, ConfigReader& config) {
   constexpr std::pair<const char*, Activation> kFunctions[] = {
-      {"cos", Activation::kCos},     {"exp", Activation::kExp},     {"log", Activation::kLog},
-      {"log1p", Activation::kLog1p}, {"rsqrt", Activation::kRsqrt}, {"reciprocal", Activation::kReciprocal},
-      {"sin", Activation::kSin},     {"sqrt", Activation::kSqrt},
+      {"ceil", Activation::kCeil},
+      {"cos", Activation::kCos},
+      {"exp", Activation::kExp},
+      {"floor", Activation::kFloor},
+      {"log", Activation::kLog},
+      {"log1p", Activation::kLog1p},
+      {"round", Activation::kRound},
+      {"rsqrt", Activation::kRsqrt},
+      {"reciprocal", Activation::kReciprocal},
+      {"sign", Activation::kSign},
+      {"sin", Activation::kSin},
+      {"sqrt", Activation::kSqrt},
+      {"trunc", Activation::kTruncate},
   };
-  const std::string wanted =
-      config.Choice("function", {"cos", "exp", "log", "log1p", "rsqrt", "reciprocal", "sin", "sqrt"}, "exp");
+  const std::string wanted = config.Choice("function",
+                                           {"ceil", "cos", "exp", "floor", "log", "log1p", "round", "rsqrt",
+                                            "reciprocal", "sign", "sin", "sqrt", "trunc"},
+                                           "exp");
   const auto* const found =
       absl::c_find_if(kFunctions, [&](const auto& function) { return wanted == function.first; });
   const Activation kind = found == std::end(kFunctions) ? Activation::kExp : found->second;

@@ -315,6 +315,8 @@ double Merge(MergeKind kind, double a, double b) {
       return Larger(a, b);
     case MergeKind::kMinimum:
       return -Larger(-a, -b);
+    case MergeKind::kSelect:
+      break;
   }
   return kNaN;
 }

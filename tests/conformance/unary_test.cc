@@ -321,6 +321,8 @@ double MergedBy(kernels::MergeKind kind, const std::vector<double>& xs) {
       case kernels::MergeKind::kMinimum:
         y = std::min(y, xs[k]);
         break;
+      case kernels::MergeKind::kSelect:  // comparison_test.cc
+        break;
     }
   }
   return kind == kernels::MergeKind::kAverage ? y / static_cast<double>(xs.size()) : y;

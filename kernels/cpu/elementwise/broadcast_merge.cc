@@ -1,42 +1,16 @@
 // Merges of inputs that are broadcast to one shape.
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/broadcast.h"
 #include "kernels/cpu/elementwise/broadcast_product.h"
+#include "kernels/cpu/elementwise/broadcast_runs.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/parallel.h"
 
 namespace cairn::kernels::cpu {
 namespace {
-
-// A run of output elements along the last axis, and where it begins in each input.
-struct Run {
-  int64_t output = 0, count = 0;
-  std::array<int64_t, Broadcast::kMaxInputs> offsets = {};  // [input]
-};
-
-// Calls visit(run) for the runs that make up the output elements [begin, end).
-template <typename Visit>
-void ForEachRun(const Broadcast& b, int64_t begin, int64_t end, const Visit& visit) {
-  const int last = b.axes - 1;
-  for (int64_t at = begin; at < end;) {
-    Run run = {.output = at};
-    int64_t rest = at, in_row = 0;
-    for (int axis = last; axis >= 0; --axis) {
-      const int64_t index = rest % b.extents[axis];
-      rest /= b.extents[axis];
-      if (axis == last) in_row = index;
-      for (int i = 0; i < b.inputs; ++i) run.offsets[static_cast<size_t>(i)] += index * b.strides[i][axis];
-    }
-    run.count = std::min(end - at, b.extents[last] - in_row);
-    visit(run);
-    at += run.count;
-  }
-}
 
 template <MergeKind kKind>
 class CpuBroadcastMerge final : public NaryOp {
@@ -67,6 +41,14 @@ class CpuBroadcastMerge final : public NaryOp {
   void Merge(const Run& run, absl::Span<const float* const> xs, float* y) const {
     const float* first = xs[0] + run.offsets[0];
     const int64_t stride = StrideOf(0);
+    if constexpr (kKind == MergeKind::kSelect) {
+      const float* const x = xs[1] + run.offsets[1];
+      const float* const otherwise = xs[2] + run.offsets[2];
+      const int64_t step = StrideOf(1), other_step = StrideOf(2);
+      for (int64_t i = 0; i < run.count; ++i)
+        y[i] = Select(first[i * stride], x[i * step], otherwise[i * other_step]);
+      return;
+    }
     for (int64_t i = 0; i < run.count; ++i) y[i] = first[i * stride];
     for (int k = 1; k < b_.inputs; ++k) {
       const float* x = xs[static_cast<size_t>(k)] + run.offsets[static_cast<size_t>(k)];
@@ -84,7 +66,7 @@ class CpuBroadcastMerge final : public NaryOp {
       const auto index = static_cast<size_t>(input);
       return xs[index][run.offsets[index] + i * StrideOf(input)];
     };
-    return dy[run.output + i] * MergeDerivative(kKind, b_.inputs, k, value);
+    return MergeGradient(kKind, b_.inputs, k, value, dy[run.output + i]);
   }
 
   // The gradient of a broadcast input is a sum over the axes along which it is repeated. Threads divide the
@@ -145,6 +127,8 @@ absl::StatusOr<std::unique_ptr<NaryOp>> MakeBroadcastMerge(onednn::Context& cont
       return make.template operator()<MergeKind::kMaximum>();
     case MergeKind::kMinimum:
       return make.template operator()<MergeKind::kMinimum>();
+    case MergeKind::kSelect:
+      return make.template operator()<MergeKind::kSelect>();
   }
   return absl::InternalError("unknown kind of merge");
 }

@@ -250,6 +250,20 @@ struct CosFunction {
   }
 };
 
+// A function whose gradient is 0 whatever dy is.
+template <typename Function>
+struct StepFunction {
+  Function of_element;
+  inline __attribute__((always_inline)) void Value(const Vector& x, Vector& y) const {
+    EachLane(x, of_element, y);
+  }
+  inline __attribute__((always_inline)) void Gradient(const Vector&, const Vector&, Vector& dx) const {
+    dx = Vector{};
+  }
+};
+template <typename Function>
+StepFunction(Function) -> StepFunction<Function>;
+
 // Calls visit(index of the first element, count) for whole vectors, then for the rest.
 template <typename Visit>
 inline __attribute__((always_inline)) void ForEachVector(int64_t count, const Visit& visit) {
@@ -354,6 +368,16 @@ void Run(const ActivationParams& f, const Loop& loop) {
       return loop(ByDerivative<SinFunction>());
     case Activation::kCos:
       return loop(ByDerivative<CosFunction>());
+    case Activation::kSign:
+      return loop(StepFunction{[](float v) { return v > 0 ? 1.0f : v < 0 ? -1.0f : v == 0 ? 0.0f : v; }});
+    case Activation::kFloor:
+      return loop(StepFunction{[](float v) { return __builtin_floorf(v); }});
+    case Activation::kCeil:
+      return loop(StepFunction{[](float v) { return __builtin_ceilf(v); }});
+    case Activation::kRound:
+      return loop(StepFunction{[](float v) { return __builtin_rintf(v); }});
+    case Activation::kTruncate:
+      return loop(StepFunction{[](float v) { return __builtin_truncf(v); }});
   }
 }
 

@@ -1,4 +1,4 @@
-// The maximum or mean of each channel of an image, from any layout to [n, c].
+// The maximum, mean or sum of each channel of an image, from any layout to [n, c].
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -22,6 +22,7 @@ class CpuGlobalPool final : public UnaryOp {
         channels_(input.shape[3]),
         lanes_(input.layout == Layout::kRowMajor ? channels_ : BlockOf(input.layout)),
         blocks_((channels_ + lanes_ - 1) / lanes_),
+        divisor_(pooling == Pooling::kAverage ? static_cast<float>(pixels_) : 1.0f),
         argmax_(pooling == Pooling::kMax ? static_cast<size_t>(output_.shape.num_elements()) : 0) {}
 
   const TensorDesc& output() const override { return output_; }
@@ -30,7 +31,7 @@ class CpuGlobalPool final : public UnaryOp {
     ForSlabs([=, this](int64_t slab, int64_t channel, int64_t lanes) {
       const float* from = x + slab * pixels_ * lanes_;
       float* to = y + channel;
-      if (pooling_ == Pooling::kAverage) {
+      if (pooling_ != Pooling::kMax) {
         int64_t c = 0;
         for (; c + kAtOnce <= lanes; c += kAtOnce) Average<kAtOnce>(from + c, to + c);
         for (; c + kAtOnce / 2 <= lanes; c += kAtOnce / 2) Average<kAtOnce / 2>(from + c, to + c);
@@ -70,7 +71,8 @@ class CpuGlobalPool final : public UnaryOp {
   }
 
  private:
-  // The means of `kCount` adjacent channels, and their gradients. Local arrays stay in registers. A block has 16 or 8.
+  // The means or sums of `kCount` adjacent channels, and their gradients. Local arrays stay in registers. A block has
+  // 16 or 8.
   static constexpr int kAtOnce = 16;
   template <int kCount>
   void Average(const float* from, float* to) const {
@@ -78,12 +80,12 @@ class CpuGlobalPool final : public UnaryOp {
     for (int64_t pixel = 0; pixel < pixels_; ++pixel, from += lanes_) {
       for (int c = 0; c < kCount; ++c) sums[c] += from[c];
     }
-    for (int c = 0; c < kCount; ++c) to[c] = sums[c] / static_cast<float>(pixels_);
+    for (int c = 0; c < kCount; ++c) to[c] = sums[c] / divisor_;
   }
   template <int kCount>
   void Spread(const float* from, float* to) const {
     float gradients[kCount];
-    for (int c = 0; c < kCount; ++c) gradients[c] = from[c] / static_cast<float>(pixels_);
+    for (int c = 0; c < kCount; ++c) gradients[c] = from[c] / divisor_;
     for (int64_t pixel = 0; pixel < pixels_; ++pixel, to += lanes_) std::copy_n(gradients, kCount, to);
   }
   // Calls body(slab, first element of its channels in the output, channels without padding).
@@ -103,6 +105,7 @@ class CpuGlobalPool final : public UnaryOp {
   const int64_t pixels_, channels_;
   const int64_t lanes_;          // channels that are adjacent
   const int64_t blocks_;         // channel blocks per example
+  const float divisor_;          // of a sum
   std::vector<int64_t> argmax_;  // [output] the pixel of the maximum
 };
 

@@ -17,13 +17,6 @@ struct Inputs {
   const T* at[Broadcast::kMaxInputs] = {};
 };
 
-// The offset in input `input` for an element of the output, given by its index along each axis.
-CAIRN_HOST_DEVICE inline int64_t OffsetOf(const Broadcast& b, int input, const int64_t* index) {
-  int64_t offset = 0;
-  for (int axis = 0; axis < b.axes; ++axis) offset += index[axis] * b.strides[input][axis];
-  return offset;
-}
-
 // The values of the inputs at one element of the output.
 template <typename T>
 struct ValuesAt {
@@ -31,7 +24,7 @@ struct ValuesAt {
   const Inputs<T>& xs;
   const int64_t* index;
   CAIRN_HOST_DEVICE float operator()(int input) const {
-    return ToFloat(xs.at[input][OffsetOf(b, input, index)]);
+    return ToFloat(xs.at[input][b.OffsetOf(input, index)]);
   }
 };
 
@@ -39,12 +32,13 @@ struct ValuesAt {
 template <typename T>
 __global__ void MergeForward(Broadcast b, MergeKind kind, Inputs<T> xs, T* y) {
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < b.elements; i += CAIRN_GLOBAL_THREADS) {
-    int64_t index[Broadcast::kMaxAxes], rest = i;
-    for (int axis = b.axes - 1; axis >= 0; --axis) {
-      index[axis] = rest % b.extents[axis];
-      rest /= b.extents[axis];
-    }
+    int64_t index[Broadcast::kMaxAxes];
+    b.Locate(i, index);
     const ValuesAt<T> values = {b, xs, index};
+    if (kind == MergeKind::kSelect) {
+      y[i] = FromFloat<T>(Select(values(0), values(1), values(2)));
+      continue;
+    }
     float merged = values(0);
     for (int k = 1; k < b.inputs; ++k) merged = MergeNext(kind, merged, values(k));
     if (kind == MergeKind::kAverage) merged /= static_cast<float>(b.inputs);
@@ -78,7 +72,7 @@ __global__ void MergeBackward(Broadcast b, MergeKind kind, int k, int64_t count,
         stride *= b.extents[axis];
       }
       const ValuesAt<T> values = {b, xs, index};
-      sum += ToFloat(dy[output]) * MergeDerivative(kind, b.inputs, k, values);
+      sum += MergeGradient(kind, b.inputs, k, values, ToFloat(dy[output]));
     }
     dx[i] = FromFloat<T>(sum);
   }

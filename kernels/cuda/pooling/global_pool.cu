@@ -1,4 +1,4 @@
-// The maximum or mean of each channel of an image, to [n, c].
+// The maximum, mean or sum of each channel of an image, to [n, c].
 #include <type_traits>
 #include <utility>
 
@@ -19,6 +19,7 @@ constexpr int kChannels = 32, kParts = 8;
 
 struct Images {
   int64_t examples, pixels, channels;
+  float divisor;  // of a sum
 
   __host__ __device__ int64_t tiles() const { return examples * ((channels + kChannels - 1) / kChannels); }
 };
@@ -75,7 +76,7 @@ __global__ void PoolForward(Images images, const T* x, T* y, int64_t* pixels) {
         y[to] = FromFloat<T>(own.value);
         pixels[to] = own.pixel;
       } else {
-        y[to] = FromFloat<T>(own.value / static_cast<float>(images.pixels));
+        y[to] = FromFloat<T>(own.value / images.divisor);
       }
     }
     __syncthreads();  // `parts` is about to be overwritten
@@ -95,7 +96,7 @@ __global__ void PoolBackward(Images images, const Pack<T, kCount>* dy, const int
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
       if (pixels == nullptr) {
-        d.at[k] = FromFloat<T>(ToFloat(d.at[k]) / static_cast<float>(images.pixels));
+        d.at[k] = FromFloat<T>(ToFloat(d.at[k]) / images.divisor);
       } else if (pixels[from * kCount + k] != row - n * images.pixels) {
         d.at[k] = FromFloat<T>(0.0f);
       }
@@ -107,7 +108,7 @@ __global__ void PoolBackward(Images images, const Pack<T, kCount>* dy, const int
 template <typename T>
 class CudaGlobalPool final : public UnaryOp {
  public:
-  // `pixels` is null for the mean.
+  // `pixels` is null for the mean and the sum.
   CudaGlobalPool(Context& context, TensorDesc output, const Images& images,
                  std::unique_ptr<DeviceMemory> pixels)
       : context_(context), output_(std::move(output)), images_(images), pixels_(std::move(pixels)) {}
@@ -155,7 +156,11 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Context& context, Poolin
         absl::StrCat("input ", input.ToString(),
                      " is not an image: expected [batch, height, width, channels], row-major"));
   }
-  const Images images = {.examples = shape[0], .pixels = shape[1] * shape[2], .channels = shape[3]};
+  const Images images = {
+      .examples = shape[0],
+      .pixels = shape[1] * shape[2],
+      .channels = shape[3],
+      .divisor = pooling == Pooling::kAverage ? static_cast<float>(shape[1] * shape[2]) : 1.0f};
   const TensorDesc output = input.WithShape({shape[0], shape[3]});
   std::unique_ptr<DeviceMemory> pixels;
   if (pooling == Pooling::kMax) {
