@@ -136,6 +136,16 @@ CAIRN_HOST_DEVICE inline float ReluDerivativeAtThreshold(const ActivationParams&
   return f.threshold == 0 && f.limit == std::numeric_limits<float>::infinity() ? f.slope : 0.0f;
 }
 
+CAIRN_HOST_DEVICE inline float SiluDerivative(float x) {
+  const float sigmoid = Sigmoid(x);
+  return sigmoid * (1.0f + x * (1.0f - sigmoid));
+}
+CAIRN_HOST_DEVICE inline float GeluTanhDerivative(float x) {
+  const float t = std::tanh(kGeluTanhScale * (x + kGeluTanhCubic * x * x * x));
+  return 0.5f * (1.0f + t) +
+         0.5f * x * (1.0f - t * t) * kGeluTanhScale * (1.0f + 3.0f * kGeluTanhCubic * x * x);
+}
+
 CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, float x) {
   switch (f.kind) {
     case Activation::kLinear:
@@ -160,17 +170,12 @@ CAIRN_HOST_DEVICE inline float ActivationDerivative(const ActivationParams& f, f
     }
     case Activation::kSoftplus:
       return Sigmoid(x);
-    case Activation::kSilu: {
-      const float sigmoid = Sigmoid(x);
-      return sigmoid * (1.0f + x * (1.0f - sigmoid));
-    }
+    case Activation::kSilu:
+      return SiluDerivative(x);
     case Activation::kGelu:
       return 0.5f * (1.0f + std::erf(x * kInverseSqrt2)) + x * kInverseSqrt2Pi * std::exp(-0.5f * x * x);
-    case Activation::kGeluTanh: {
-      const float t = std::tanh(kGeluTanhScale * (x + kGeluTanhCubic * x * x * x));
-      return 0.5f * (1.0f + t) +
-             0.5f * x * (1.0f - t * t) * kGeluTanhScale * (1.0f + 3.0f * kGeluTanhCubic * x * x);
-    }
+    case Activation::kGeluTanh:
+      return GeluTanhDerivative(x);
     case Activation::kHardSigmoid:
       return x > -3 && x < 3 ? 1.0f / 6 : 0.0f;
     case Activation::kHardSilu:

@@ -96,8 +96,6 @@ std::vector<int64_t> ReadReducedAxes(ConfigReader& config) {
 void Reduce(const AxesReduction& reduction, FunctionSteps& steps) {
   const Shape input = steps.shape();
   const std::vector<bool> reduced = FindAxes(reduction.axes, AxesOf(input), steps);
-  int64_t places = 1;
-  for (int i = 0; i < input.rank(); ++i) places *= reduced[static_cast<size_t>(i)] ? input[i] : 1;
   if (absl::c_count(reduced, true) == 0) return steps.Fail("axis", "no axis is reduced");
   if (reduction.option.negated) steps.Add("Rescaling", {{"scale", -1}});
   // All but the channels of a sequence, an image or a volume.
@@ -109,7 +107,6 @@ void Reduce(const AxesReduction& reduction, FunctionSteps& steps) {
   } else {
     ReduceSteps(reduction, reduced, steps);
   }
-  if (reduction.option.sums) steps.Add("Rescaling", {{"scale", places}});
   if (reduction.option.negated) steps.Add("Rescaling", {{"scale", -1}});
 }
 

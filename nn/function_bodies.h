@@ -16,14 +16,12 @@ namespace cairn::nn {
 struct FunctionOption {
   const char* layer = "";  // the class of the layer without its number of axes, or an activation
   const char* argument = "";
-  bool sums = false;     // of a mean: times the number of its elements
-  bool negated = false;  // of -x, negated again
+  bool negated = false;  // of -x, negated again; of a logical function: of its negation
 };
 
 // Element by element: function_elements.cc.
 FunctionBody ReadAbsolute(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadActivationFunction(const FunctionOption& option, ConfigReader& config);
-FunctionBody ReadCast(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadCelu(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadClip(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadGelu(const FunctionOption&, ConfigReader& config);
@@ -36,6 +34,16 @@ FunctionBody ReadOneHot(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadPower(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadSquare(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadWithSlope(const FunctionOption& option, ConfigReader& config);
+
+// Conditions and masks: function_conditions.cc.
+FunctionBody ReadAllOrAny(const FunctionOption& option, ConfigReader& config);
+FunctionBody ReadCast(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadCountNonzero(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadCumsum(const FunctionOption&, ConfigReader& config);
+FunctionBody ReadElementwise(const FunctionOption& option, ConfigReader& config);
+FunctionBody ReadIsNan(const FunctionOption&, ConfigReader&);
+FunctionBody ReadLogicalNot(const FunctionOption&, ConfigReader&);
+FunctionBody ReadRound(const FunctionOption&, ConfigReader& config);
 
 // Shapes and axes: function_axes.cc.
 FunctionBody ReadConcatenate(const FunctionOption&, ConfigReader& config);

@@ -1,9 +1,10 @@
-// Arithmetic of a tensor and a constant array of the model file, such as `x + positions`: Rescaling with a value for
-// each element of an example.
+#include "nn/function_constants.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,17 +18,12 @@ namespace {
 
 using nlohmann::json;
 
-struct ConstantArray {
-  std::vector<int64_t> extents;
-  std::vector<double> values;  // [extents], row-major
-};
-
 // Appends the numbers of nested lists of equal lengths. False for anything else.
 bool ReadNested(const json& value, size_t depth, ConstantArray& array) {
   constexpr size_t kMaxAxes = 8;
   if (!value.is_array()) {
-    if (!value.is_number() || depth != array.extents.size()) return false;
-    array.values.push_back(value.get<double>());
+    if (!(value.is_number() || value.is_boolean()) || depth != array.extents.size()) return false;
+    array.values.push_back(value.is_boolean() ? value.get<bool>() : value.get<double>());
     return true;
   }
   if (depth == array.extents.size()) {
@@ -74,13 +70,62 @@ std::vector<double> BroadcastTo(const Shape& shape, const ConstantArray& array, 
 
 }  // namespace
 
+std::optional<ConstantArray> ReadConstant(const json& argument) {
+  ConstantArray array;
+  const bool is_array = argument.is_object();
+  const json content = is_array ? argument.value("config", json()) : argument;
+  const json value = !is_array ? argument : content.is_object() ? content.value("value", json()) : json();
+  if (!ReadNested(value, 0, array)) return std::nullopt;
+  return array;
+}
+
+void AddElementwise(const std::string& function, const std::vector<PlacedConstant>& constants,
+                    FunctionSteps& steps) {
+  std::vector<int> inputs;
+  const int rank = steps.InputShape().rank();
+  for (size_t i = 0; i < steps.num_inputs(); ++i) {
+    inputs.push_back(FunctionSteps::Input(i));
+    // A function aligns shapes from their last axis, the batch among them.
+    if (steps.InputShape(i).rank() != rank) {
+      return steps.Fail("inputs",
+                        absl::StrCat(steps.InputShape().ToString(), " and ", steps.InputShape(i).ToString(),
+                                     " have different numbers of axes"));
+    }
+  }
+  json written = json::array();
+  for (const PlacedConstant& constant : constants) {
+    std::vector<int64_t> extents = constant.array.extents;
+    const auto axes = static_cast<size_t>(rank);
+    const bool has_batch = extents.size() == axes + 1;
+    if (extents.size() > axes + 1 || (has_batch && extents[0] != 1)) {
+      return steps.Fail("constants",
+                        absl::StrCat("an array ", Shape(extents).ToString(), " is not supported for input ",
+                                     steps.InputShape().ToString(), " without its batch"));
+    }
+    if (has_batch) extents.erase(extents.begin());
+    extents.insert(extents.begin(), axes - extents.size(), 1);
+    written.push_back({{"input", constant.input}, {"shape", extents}, {"values", constant.array.values}});
+  }
+  steps.Add("ElementwiseFunction", {{"function", function}, {"constants", written}}, std::move(inputs));
+}
+
+void AddWithNumber(const std::string& function, double number, FunctionSteps& steps) {
+  const std::vector<int64_t> extents(static_cast<size_t>(steps.shape().rank()), 1);
+  const json constant = {{"input", 1}, {"shape", extents}, {"values", {number}}};
+  steps.Add("ElementwiseFunction", {{"function", function}, {"constants", json::array({constant})}});
+}
+
 FunctionBody MergeWithConstant(const std::string& layer, ConfigReader& config) {
   const json document = config.Raw("constant");
   const bool is_first = config.Bool("number_is_first", false);
-  ConstantArray array;
-  const json content = document.is_object() ? document.value("config", json()) : json();
-  if (!content.is_object() || !ReadNested(content.value("value", json()), 0, array))
-    config.Fail("constant", "expected nested lists of numbers");
+  std::optional<ConstantArray> read = ReadConstant(document);
+  if (!read.has_value()) config.Fail("constant", "expected nested lists of numbers");
+  ConstantArray array = std::move(read).value_or(ConstantArray());
+  if (layer == "Maximum" || layer == "Minimum") {
+    return [name = layer == "Maximum" ? "maximum" : "minimum", is_first, array](FunctionSteps& steps) {
+      AddElementwise(name, {{is_first ? size_t{0} : size_t{1}, array}}, steps);
+    };
+  }
   if (layer != "Add" && layer != "Subtract" && layer != "Multiply" && layer != "Divide")
     config.Fail("constant", "an array is not supported here, only a number");
   return [layer, is_first, array = std::move(array)](FunctionSteps& steps) {

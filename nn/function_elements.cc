@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "nn/function_axes.h"
 #include "nn/function_bodies.h"
+#include "nn/function_constants.h"
 
 namespace cairn::nn {
 namespace {
@@ -24,11 +25,13 @@ void Scale(double scale, double offset, FunctionSteps& steps) {
 
 // min(x, limit). With a slope of 1, a ReLU changes only elements above its limit, which is not below 0.
 void LimitAbove(double limit, FunctionSteps& steps) {
+  if (limit < 0) return AddWithNumber("minimum", limit, steps);
   steps.Add("ReLU", {{"max_value", limit}, {"negative_slope", 1}});
 }
 
-// max(x, limit) of a limit that is not above 0, as -min(-x, -limit).
+// max(x, limit), of a limit below 0 as -min(-x, -limit).
 void LimitBelow(double limit, FunctionSteps& steps) {
+  if (limit > 0) return AddWithNumber("maximum", limit, steps);
   if (limit == 0) {
     steps.Add("ReLU", json::object());
     return;
@@ -71,18 +74,13 @@ FunctionBody MergeWithNumber(const std::string& layer, const Number& number, Con
     if (c == 0) config.Fail("number", "divides by 0");
     return [c](FunctionSteps& steps) { Scale(1 / c, 0, steps); };
   }
-  const bool is_maximum = layer == "Maximum";
-  if (is_maximum ? c > 0 : c < 0) {
-    config.Fail("number", absl::StrCat(c, " is not supported, only a number that is not ",
-                                       is_maximum ? "above 0" : "below 0"));
-  }
-  if (is_maximum) return [c](FunctionSteps& steps) { LimitBelow(c, steps); };
+  if (layer == "Maximum") return [c](FunctionSteps& steps) { LimitBelow(c, steps); };
   return [c](FunctionSteps& steps) { LimitAbove(c, steps); };
 }
 
 FunctionBody Clip(double low, double high) {
   return [low, high](FunctionSteps& steps) {
-    if (low == 0) {
+    if (low == 0 && high > 0) {
       steps.Add("ReLU", {{"max_value", high}});
       return;
     }
@@ -114,13 +112,6 @@ FunctionBody ReadActivationFunction(const FunctionOption& option, ConfigReader&)
   return [name = option.layer](FunctionSteps& steps) { steps.Add("Activation", {{"activation", name}}); };
 }
 
-// The dtype has been read as that of any layer, which is float32.
-FunctionBody ReadCast(const FunctionOption&, ConfigReader& config) {
-  config.Refuse("sparse", false);
-  config.Refuse("ragged", false);
-  return [](FunctionSteps&) {};
-}
-
 // alpha * elu(x / alpha)
 FunctionBody ReadCelu(const FunctionOption&, ConfigReader& config) {
   const double alpha = config.Number("alpha", 1.0);
@@ -134,10 +125,7 @@ FunctionBody ReadCelu(const FunctionOption&, ConfigReader& config) {
 
 FunctionBody ReadClip(const FunctionOption&, ConfigReader& config) {
   const double low = config.Number("x_min"), high = config.Number("x_max");
-  if (low > 0 || high < 0) {
-    config.Fail(low > 0 ? "x_min" : "x_max",
-                absl::StrCat("an interval [", low, ",", high, "] without 0 is not supported"));
-  }
+  if (low > high) config.Fail("x_min", absl::StrCat(low, " is above x_max, ", high));
   return Clip(low, high);
 }
 

@@ -26,7 +26,7 @@ int Mean(const std::vector<int64_t>& axes, FunctionSteps& steps) {
   return steps.latest();
 }
 int Sum(const std::vector<int64_t>& axes, FunctionSteps& steps) {
-  Reduce({.axes = axes, .keep_dims = true, .option = {.layer = "GlobalAveragePooling", .sums = true}}, steps);
+  Reduce({.axes = axes, .keep_dims = true, .option = {.layer = "GlobalSumPooling"}}, steps);
   return steps.latest();
 }
 int Max(const std::vector<int64_t>& axes, FunctionSteps& steps) {

@@ -222,38 +222,13 @@ class FunctionalReader {
   FunctionalReader(LayerListReader& list, ModelGraph& graph) : list_(list), graph_(graph) {}
 
   absl::Status AddLayer(const json& as_written, size_t position) {
-    if (IsMaskFunction(as_written)) {
-      graph_.mask_functions.emplace(TextOf(as_written, "name"), ReadMaskFunction(as_written));
-      if (!IsSupportedFunction(TextOf(as_written, "class_name"))) return absl::OkStatus();
-    }
-    json document = as_written;
-    for (const auto rewrite : {&NormalizeAttentionCalls, &TakeNumber, &TakeIndex, &ExpandHubLayer}) {
-      if (const auto status = rewrite(document); !status.ok())
-        return Annotate(status, absl::StrCat("layer '", TextOf(as_written, "name"), "'"));
-    }
-    std::vector<SplitCall> split;
-    const json reverse = TakeReverseCalls(document, split);
-    CAIRN_ASSIGN_OR_RETURN(GraphLayer layer, list_.Read(document, position));
-    if (!reverse.is_null()) split_calls_[layer.read.local_name] = std::move(split);
-    // Keras writes the name twice, in the config and next to the class. A file written by hand may have it
-    // only next to the class.
-    const json outer_name = document.value("name", json());
-    if (outer_name.is_string() && outer_name != layer.read.local_name) {
-      return Fault(layer,
-                   absl::StrCat("name: ", outer_name.dump(), " and \"", layer.read.local_name, "\" differ"));
-    }
-    const json calls = document.value("inbound_nodes", json::array());
-    if (!calls.is_array())
-      return Fault(layer, absl::StrCat("inbound_nodes: expected a list, got ", calls.dump()));
-    for (const json& call : calls) {
-      keras3_ = keras3_ || call.is_object();
-      auto read = ReadCall(call, layer);
-      if (!read.ok()) return Annotate(read.status(), absl::StrCat(layer.read.where, ": inbound_nodes"));
-      layer.calls.push_back(*std::move(read));
-    }
-    if (!layer.is_input() && layer.calls.empty()) return Fault(layer, "inbound_nodes: required");
-    graph_.layers.push_back(std::move(layer));
-    return reverse.is_null() ? absl::OkStatus() : AddLayer(reverse, position);
+    if (!IsMaskFunction(as_written)) return AddComputed(as_written, position);
+    const auto added =
+        graph_.mask_functions.emplace(TextOf(as_written, "name"), ReadMaskFunction(as_written)).first;
+    // A function that computes a mask only may have a form that is not supported otherwise.
+    if (IsSupportedFunction(TextOf(as_written, "class_name")))
+      added->second.fault = AddComputed(as_written, position);
+    return absl::OkStatus();
   }
 
   // Makes what reads an output of a ReversibleEmbedding read that of the layer which has the call.
@@ -300,6 +275,38 @@ class FunctionalReader {
   }
 
  private:
+  // Adds a layer, or a function that computes values.
+  absl::Status AddComputed(const json& as_written, size_t position) {
+    json document = as_written;
+    for (const auto rewrite : {&NormalizeAttentionCalls, &TakeNumber, &TakeIndex, &ExpandHubLayer}) {
+      if (const auto status = rewrite(document); !status.ok())
+        return Annotate(status, absl::StrCat("layer '", TextOf(as_written, "name"), "'"));
+    }
+    std::vector<SplitCall> split;
+    const json reverse = TakeReverseCalls(document, split);
+    CAIRN_ASSIGN_OR_RETURN(GraphLayer layer, list_.Read(document, position));
+    if (!reverse.is_null()) split_calls_[layer.read.local_name] = std::move(split);
+    // Keras writes the name twice, in the config and next to the class. A file written by hand may have it
+    // only next to the class.
+    const json outer_name = document.value("name", json());
+    if (outer_name.is_string() && outer_name != layer.read.local_name) {
+      return Fault(layer,
+                   absl::StrCat("name: ", outer_name.dump(), " and \"", layer.read.local_name, "\" differ"));
+    }
+    const json calls = document.value("inbound_nodes", json::array());
+    if (!calls.is_array())
+      return Fault(layer, absl::StrCat("inbound_nodes: expected a list, got ", calls.dump()));
+    for (const json& call : calls) {
+      keras3_ = keras3_ || call.is_object();
+      auto read = ReadCall(call, layer);
+      if (!read.ok()) return Annotate(read.status(), absl::StrCat(layer.read.where, ": inbound_nodes"));
+      layer.calls.push_back(*std::move(read));
+    }
+    if (!layer.is_input() && layer.calls.empty()) return Fault(layer, "inbound_nodes: required");
+    graph_.layers.push_back(std::move(layer));
+    return reverse.is_null() ? absl::OkStatus() : AddLayer(reverse, position);
+  }
+
   static absl::Status Fault(const GraphLayer& layer, absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat(layer.read.where, ": ", what));
   }

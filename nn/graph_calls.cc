@@ -230,6 +230,7 @@ class GraphCall {
     const auto found = layers_.find(tensor.layer);
     const auto mask = graph_.mask_functions.find(tensor.layer);
     if (found == layers_.end() && mask != graph_.mask_functions.end()) {
+      CAIRN_RETURN_IF_ERROR(mask->second.fault);
       return absl::InvalidArgumentError(absl::StrCat(user, ": '", tensor.layer, "' (",
                                                      mask->second.class_name,
                                                      ") is a function of keras.ops, and is supported only to "

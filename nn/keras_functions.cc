@@ -28,32 +28,48 @@ constexpr size_t kMaxInputs = 1000;  // as merge layers
 constexpr FunctionRow kFunctions[] = {
     {"Absolute", ReadAbsolute},
     {"Add", ReadMerge, {"Add"}, 2, 2, true},
+    {"All", ReadAllOrAny, {.negated = true}},
     {"Amax", ReadReduction, {.layer = "GlobalMaxPooling"}},
     {"Amin", ReadReduction, {.layer = "GlobalMaxPooling", .negated = true}},
+    {"Any", ReadAllOrAny},
     {"Average", ReadReduction, {.layer = "GlobalAveragePooling"}},
     {"AveragePool", ReadPool, {"AveragePooling"}},
     {"Cast", ReadCast},
+    {"Ceil", ReadMathFunction, {"ceil"}},
     {"Celu", ReadCelu},
     {"Clip", ReadClip},
     {"Concatenate", ReadConcatenate, {}, 1, kMaxInputs},
     {"ConvertToTensor", ReadCast},
     {"Cos", ReadMathFunction, {"cos"}},
+    {"CountNonzero", ReadCountNonzero},
+    {"Cumsum", ReadCumsum},
     {"Divide", ReadMerge, {"Divide"}, 2, 2, true},
     {"Einsum", ReadEinsum, {}, 2, 2},
     {"Elu", ReadWithSlope, {.layer = "ELU", .argument = "alpha"}},
+    {"Equal", ReadElementwise, {"equal"}, 2, 2},
     {"Exp", ReadMathFunction, {"exp"}},
     {"ExpandDims", ReadExpandDims},
+    {"Floor", ReadMathFunction, {"floor"}},
     {"Gelu", ReadGelu},
     {"GetItem", ReadGetItem},
+    {"Greater", ReadElementwise, {"greater"}, 2, 2},
+    {"GreaterEqual", ReadElementwise, {"greater_equal"}, 2, 2},
     {"HardSigmoid", ReadActivationFunction, {"hard_sigmoid"}},
     {"HardSilu", ReadActivationFunction, {"hard_silu"}},
     {"HardTanh", ReadHardTanh},
+    {"Isnan", ReadIsNan},
     {"LayerNorm", ReadLayerNorm},
     {"LeakyRelu", ReadWithSlope, {.layer = "LeakyReLU", .argument = "negative_slope"}},
+    {"Less", ReadElementwise, {"less"}, 2, 2},
+    {"LessEqual", ReadElementwise, {"less_equal"}, 2, 2},
     {"Log", ReadMathFunction, {"log"}},
     {"Log1p", ReadMathFunction, {"log1p"}},
     {"LogSigmoid", ReadLogSigmoid},
     {"LogSoftmax", ReadLogSoftmax},
+    {"LogicalAnd", ReadElementwise, {"logical_and"}, 2, 2},
+    {"LogicalNot", ReadLogicalNot},
+    {"LogicalOr", ReadElementwise, {"logical_or"}, 2, 2},
+    {"LogicalXor", ReadElementwise, {"logical_xor"}, 2, 2},
     {"Logsumexp", ReadLogSumExp},
     {"Matmul", ReadMatmul, {}, 2, 2},
     {"Max", ReadReduction, {.layer = "GlobalMaxPooling"}},
@@ -67,6 +83,7 @@ constexpr FunctionRow kFunctions[] = {
     {"Multiply", ReadMerge, {"Multiply"}, 2, 2, true},
     {"Negative", ReadNegative},
     {"Normalize", ReadNormalize},
+    {"NotEqual", ReadElementwise, {"not_equal"}, 2, 2},
     {"OneHot", ReadOneHot},
     {"Pad", ReadPad},
     {"Power", ReadPower, {}, 2, 2, true},
@@ -77,9 +94,11 @@ constexpr FunctionRow kFunctions[] = {
     {"Repeat", ReadRepeat},
     {"Reshape", ReadReshape},
     {"Resize", ReadResize},
+    {"Round", ReadRound},
     {"Rsqrt", ReadMathFunction, {"rsqrt"}},
     {"Selu", ReadActivationFunction, {"selu"}},
     {"Sigmoid", ReadActivationFunction, {"sigmoid"}},
+    {"Sign", ReadMathFunction, {"sign"}},
     {"Silu", ReadActivationFunction, {"silu"}},
     {"Sin", ReadMathFunction, {"sin"}},
     {"Slice", ReadSlice},
@@ -92,14 +111,16 @@ constexpr FunctionRow kFunctions[] = {
     {"Stack", ReadStack, {}, 1, kMaxInputs},
     {"Std", ReadVariance, {"sqrt"}},
     {"Subtract", ReadMerge, {"Subtract"}, 2, 2, true},
-    {"Sum", ReadReduction, {.layer = "GlobalAveragePooling", .sums = true}},
+    {"Sum", ReadReduction, {.layer = "GlobalSumPooling"}},
     {"Swapaxes", ReadSwapaxes},
     {"Tanh", ReadActivationFunction, {"tanh"}},
     {"Tile", ReadTile},
     {"Transpose", ReadTranspose},
     {"TrueDivide", ReadMerge, {"Divide"}, 2, 2, true},
+    {"Trunc", ReadMathFunction, {"trunc"}},
     {.class_name = "Unstack", .read = ReadUnstack, .has_several_outputs = true},
     {"Var", ReadVariance},
+    {"Where", ReadElementwise, {"where"}, 3, 3},
 };
 
 // The layers to use instead of functions that are not supported.
@@ -133,6 +154,7 @@ absl::StatusOr<KerasFunction::Call> KerasFunction::LayersFor(absl::Span<const Sh
     return absl::InvalidArgumentError(absl::StrCat(inputs.size(), " inputs, expected ",
                                                    parts_.max_inputs == 1   ? "one"
                                                    : parts_.max_inputs == 2 ? "two"
+                                                   : parts_.max_inputs == 3 ? "three"
                                                                             : "one or more"));
   }
   FunctionSteps steps(parts_.name, {inputs.begin(), inputs.end()}, output);
@@ -153,6 +175,16 @@ bool TakesNumber(absl::string_view class_name) {
   return row != nullptr && row->takes_number;
 }
 
+bool TakesConstants(absl::string_view class_name) {
+  const FunctionRow* const row = FindRow(class_name);
+  return row != nullptr && row->read == ReadElementwise;
+}
+
+bool ReadsDtype(absl::string_view class_name) {
+  const FunctionRow* const row = FindRow(class_name);
+  return row != nullptr && (row->read == ReadCast || row->read == ReadCumsum);
+}
+
 std::string FunctionFault(absl::string_view class_name) {
   const auto* const advice =
       absl::c_find_if(kAdvice, [&](const Advice& row) { return row.class_name == class_name; });
@@ -167,14 +199,15 @@ std::string FunctionFault(absl::string_view class_name) {
 std::shared_ptr<const KerasFunction> ReadFunction(std::string name, absl::string_view class_name,
                                                   ConfigReader& config) {
   const FunctionRow* const row = FindRow(class_name);
-  // With a number, one tensor remains.
-  const bool has_number = row->takes_number && (config.Has("number") || config.Has("constant"));
+  // Each constant takes the place of a tensor.
+  size_t constants = row->takes_number && (config.Has("number") || config.Has("constant")) ? 1 : 0;
+  if (TakesConstants(class_name) && config.Has("constants")) constants = config.Raw("constants").size();
   return std::make_shared<const KerasFunction>(
       KerasFunction::Parts{.name = std::move(name),
                            .class_name = std::string(class_name),
                            .body = row->read(row->option, config),
-                           .min_inputs = has_number ? 1 : row->min_inputs,
-                           .max_inputs = has_number ? 1 : row->max_inputs,
+                           .min_inputs = row->min_inputs - constants,
+                           .max_inputs = row->max_inputs - constants,
                            .has_several_outputs = row->has_several_outputs});
 }
 

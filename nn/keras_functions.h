@@ -57,6 +57,12 @@ bool IsSupportedFunction(absl::string_view class_name);
 // Whether a number may be an argument of the function in place of a tensor (TakeNumber).
 bool TakesNumber(absl::string_view class_name);
 
+// Whether numbers, booleans and arrays may be arguments of the function in place of all tensors but one (TakeNumber).
+bool TakesConstants(absl::string_view class_name);
+
+// Whether the function reads its own `dtype`, which is that of any layer otherwise.
+bool ReadsDtype(absl::string_view class_name);
+
 // Why a function is refused that is not supported, and what to use instead.
 std::string FunctionFault(absl::string_view class_name);
 

@@ -145,7 +145,7 @@ absl::StatusOr<ReadLayer> LayerReader::Read(const json& layer, size_t position, 
   if (class_name == "InputLayer") {
     ReadInput(scope, reader, read);
   } else if (IsKerasFunction(layer)) {
-    CheckDtype("dtype", reader);
+    if (!ReadsDtype(class_name)) CheckDtype("dtype", reader);
     read.function = ReadFunction(read.name, class_name, reader);
   } else {
     ReadAnyLayer(class_name, scope, reader, read);

@@ -30,6 +30,7 @@ constexpr LayerRow kLayers[] = {
     {"BatchNormalization", MakeBatchNormalization},
     {"Bidirectional", MakeBidirectional},
     {"CachedMultiHeadAttention", MakeCachedMultiHeadAttention},
+    {"CastToInteger", MakeCastToInteger, ByteUse::kRaw},
     {"CategoryEncoding", MakeCategoryEncoding, ByteUse::kRaw},
     {"Concatenate", MakeConcatenate, ByteUse::kPasses},
     {"Conv1D", MakeConv1D},
@@ -41,6 +42,7 @@ constexpr LayerRow kLayers[] = {
     {"Cropping1D", MakeCropping1D, ByteUse::kPasses},
     {"Cropping2D", MakeCropping2D, ByteUse::kPasses},
     {"Cropping3D", MakeCropping3D, ByteUse::kPasses},
+    {"CumulativeSum", MakeCumulativeSum, ByteUse::kPasses},
     {"CustomScaleLayer", MakeCustomScaleLayer, ByteUse::kPasses},
     {"Dense", MakeDense},
     {"DepthwiseConv1D", MakeDepthwiseConv1D},
@@ -51,6 +53,7 @@ constexpr LayerRow kLayers[] = {
     {"Dropout", MakeDropout, ByteUse::kPasses},
     {"ELU", MakeElu, ByteUse::kPasses},
     {"EinsumDense", MakeEinsumDense},
+    {"ElementwiseFunction", MakeElementwiseFunction, ByteUse::kRaw},
     {"EmbedReduce", MakeEmbedReduce, ByteUse::kRaw},
     {"Embedding", MakeEmbedding, ByteUse::kRaw},
     {"FeatureCross", MakeFeatureCross},
@@ -64,6 +67,9 @@ constexpr LayerRow kLayers[] = {
     {"GlobalMaxPooling1D", MakeGlobalMaxPooling1D, ByteUse::kPasses},
     {"GlobalMaxPooling2D", MakeGlobalMaxPooling2D, ByteUse::kPasses},
     {"GlobalMaxPooling3D", MakeGlobalMaxPooling3D, ByteUse::kPasses},
+    {"GlobalSumPooling1D", MakeGlobalSumPooling1D, ByteUse::kRaw},
+    {"GlobalSumPooling2D", MakeGlobalSumPooling2D, ByteUse::kRaw},
+    {"GlobalSumPooling3D", MakeGlobalSumPooling3D, ByteUse::kRaw},
     {"GroupNormalization", MakeGroupNormalization},
     {"GroupQueryAttention", MakeGroupQueryAttention},
     {"Hashing", MakeHashing, ByteUse::kRaw},
@@ -142,7 +148,11 @@ ByteUse ByteUseOf(absl::string_view class_name) {
 }
 
 bool OnlyReshapes(absl::string_view class_name) {
-  return class_name == "Flatten" || class_name == "Reshape";
+  return class_name == "Flatten" || class_name == "Reshape" || class_name == "CastToInteger";
+}
+
+bool ComparesValues(absl::string_view class_name) {
+  return class_name == "ElementwiseFunction";
 }
 
 bool ComputesIds(absl::string_view class_name) {

@@ -26,8 +26,11 @@ enum class ByteUse {
 };
 ByteUse ByteUseOf(absl::string_view class_name);
 
-// Whether the layer only gives its input another shape.
+// Whether the layer gives its input another shape, or another type of integers, and leaves ids as they are.
 bool OnlyReshapes(absl::string_view class_name);
+
+// Whether the layer, if it takes integers, compares them, and does not look them up.
+bool ComparesValues(absl::string_view class_name);
 
 // Layers of ids compute with integers, and Keras writes the type of their output or of their vocabulary.
 bool ComputesIds(absl::string_view class_name);

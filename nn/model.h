@@ -25,8 +25,8 @@ struct ModelInput {
   // The name of its InputLayer. Inputs that different layers map to ids have one name.
   std::string name;
   Shape shape;  // without the batch
-  // An integer type if a layer looks rows up by the values: that of the InputLayer, or else int64. All other inputs
-  // are float32.
+  // An integer type if a layer looks rows up by the values: that of the InputLayer, or else int64. Also that of the
+  // InputLayer if it is int32 or int64 and a layer compares the values. All other inputs are float32.
   DType dtype = DType::kFloat32;
   // An example has any number of values, also none: int64 ids that an Embedding or a layer with a row_table() looks up
   // and pools, or the float32 weights of such ids. `shape` is [1].

@@ -27,14 +27,22 @@ constexpr int64_t kMaxParameters = int64_t{1} << 32;
 // Bounds the calls of nested models, whose number grows exponentially with the depth.
 constexpr int kMaxCalls = 1 << 16;
 
-// Whether a layer looks rows up by the values of `source`, directly or behind layers that only reshape them.
-bool IsLookedUp(const std::vector<Node>& nodes, int source) {
+// The use that layers which take integers make of a value, directly or behind layers that only reshape it.
+enum class IntegerUse { kNone, kCompared, kLookedUp };
+
+IntegerUse IntegerUseOf(const std::vector<Node>& nodes, int source) {
+  IntegerUse use = IntegerUse::kNone;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = nodes[i];
-    if (!node.layer->takes_integers() || node.layer->is_mask() || node.inputs[0] != source) continue;
-    if (!OnlyReshapes(node.layer->class_name()) || IsLookedUp(nodes, static_cast<int>(i))) return true;
+    if (!node.layer->takes_integers() || node.layer->is_mask()) continue;
+    if (ComparesValues(node.layer->class_name())) {
+      if (absl::c_linear_search(node.inputs, source)) use = std::max(use, IntegerUse::kCompared);
+    } else if (node.inputs[0] == source) {
+      const bool reshapes = OnlyReshapes(node.layer->class_name());
+      use = std::max(use, reshapes ? IntegerUseOf(nodes, static_cast<int>(i)) : IntegerUse::kLookedUp);
+    }
   }
-  return false;
+  return use;
 }
 
 std::vector<Shape> ShapesOf(absl::Span<const int> values, const ModelBuilder& builder) {
@@ -443,7 +451,10 @@ Model ModelBuilder::Finish(CompileConfig compile_config, std::string canonical_j
   for (size_t i = 0; i < model_.inputs_.size(); ++i) {
     DType& type = model_.inputs_[i].dtype;
     if (model_.inputs_[i].map != nullptr) continue;
-    if (!IsLookedUp(model_.nodes_, Node::OfModelInput(static_cast<int>(i)))) {
+    const IntegerUse use = IntegerUseOf(model_.nodes_, Node::OfModelInput(static_cast<int>(i)));
+    // A float32 holds all values of smaller types.
+    const bool is_wide = type == DType::kInt32 || type == DType::kInt64;
+    if (use == IntegerUse::kNone || (use == IntegerUse::kCompared && !is_wide)) {
       type = DType::kFloat32;
     } else if (!IsInteger(type) || model_.inputs_[i].ragged) {
       type = DType::kInt64;

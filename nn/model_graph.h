@@ -56,6 +56,7 @@ struct MaskFunction {
   std::string class_name;
   std::vector<Tensor> inputs{};
   std::optional<double> number{};  // the last argument that is a number
+  absl::Status fault{};            // why it cannot compute other values
 };
 
 struct ModelGraph {

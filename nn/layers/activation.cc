@@ -128,6 +128,14 @@ std::string OnnxGated(const std::string& x, const std::string& inner, OnnxBuilde
   return onnx.Add("Mul", {onnx.Add("Mul", {x, onnx.Scalar("half", 0.5f)}), gate});
 }
 
+std::string OnnxGeluTanh(const std::string& x, OnnxBuilder& onnx) {
+  const std::string cube = onnx.Add("Mul", {onnx.Add("Mul", {x, x}), x});
+  const std::string sum =
+      onnx.Add("Add", {x, onnx.Add("Mul", {cube, onnx.Scalar("cubic", kernels::kGeluTanhCubic)})});
+  return OnnxGated(
+      x, onnx.Add("Tanh", {onnx.Add("Mul", {sum, onnx.Scalar("scale", kernels::kGeluTanhScale)})}), onnx);
+}
+
 // kernels::Activate() in ONNX's operations.
 std::string OnnxFunction(const kernels::ActivationParams& f, const std::string& x, OnnxBuilder& onnx) {
   switch (f.kind) {
@@ -151,13 +159,8 @@ std::string OnnxFunction(const kernels::ActivationParams& f, const std::string& 
       return OnnxGated(
           x, onnx.Add("Erf", {onnx.Add("Mul", {x, onnx.Scalar("inverse_sqrt2", kernels::kInverseSqrt2)})}),
           onnx);
-    case Activation::kGeluTanh: {
-      const std::string cube = onnx.Add("Mul", {onnx.Add("Mul", {x, x}), x});
-      const std::string sum =
-          onnx.Add("Add", {x, onnx.Add("Mul", {cube, onnx.Scalar("cubic", kernels::kGeluTanhCubic)})});
-      return OnnxGated(
-          x, onnx.Add("Tanh", {onnx.Add("Mul", {sum, onnx.Scalar("scale", kernels::kGeluTanhScale)})}), onnx);
-    }
+    case Activation::kGeluTanh:
+      return OnnxGeluTanh(x, onnx);
     case Activation::kHardSigmoid:
       return onnx.Add("HardSigmoid", {x}, {{"alpha", 1.0f / 6}, {"beta", 0.5f}});
     case Activation::kHardSilu:

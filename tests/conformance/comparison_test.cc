@@ -52,7 +52,7 @@ TEST_P(ComparisonConformance, NumbersAreCompared) {
   EXPECT_THAT(Compare(Comparison::kLessEqual, a, b), ElementsAre(1, 1, 0, 0, 1, 0, 0, 1));
 }
 
-TEST_P(ComparisonConformance, WhatIsNotZeroHolds) {
+TEST_P(ComparisonConformance, NumbersOtherThanZeroAreTrue) {
   const std::vector<double> a = {0, 0, 1, -2, NAN, 0.5}, b = {0, 3, 0, 4, 0, -0.0};
   EXPECT_THAT(Compare(Comparison::kAnd, a, b), ElementsAre(0, 0, 0, 1, 0, 0));
   EXPECT_THAT(Compare(Comparison::kOr, a, b), ElementsAre(0, 1, 1, 1, 1, 1));
@@ -129,7 +129,7 @@ class SelectConformance : public ConformanceTest {
   }
 };
 
-TEST_P(SelectConformance, WhatIsNotSelectedHasNoEffect) {
+TEST_P(SelectConformance, TheInputThatIsNotSelectedHasNoEffect) {
   const Shape shape = {2, 3}, row = {2, 1};
   const auto op = MakeOp(shape, shape, row);
   const auto condition = PutActivation(TensorOf(shape, {1, 0, -2, 0, NAN, 0})),

@@ -139,6 +139,12 @@ def functions():
     return functional([ROW], [*calls, (layer("Concatenate", name="all"), [[[output, 0, 0] for output in outputs]])], "all")
 
 
+def masks():
+    """Models that compute masks from their ids, as keras_masks.py recorded them."""
+    path = pathlib.Path(__file__).parent.parent / "support/data/keras_masks.json"
+    return {f"masks_{recorded['name']}": recorded["model"] for recorded in json.loads(path.read_text())}
+
+
 NETWORKS = {
     "activations": side_by_side(),
     "attention": attention(),
@@ -326,6 +332,7 @@ NETWORKS = {
          (layer("LayerScale", name="scaled", projection_dim=4, init_values=0.5), [[["sum", 0, 0]]]),
          (layer("GlobalAveragePooling2D", name="scores"), [[["scaled", 0, 0]]])], "scores"),
     "functions": functions(),
+    **masks(),
     "heads": functional(
         [IMAGE],
         [(layer("Conv2D", name="map", filters=4, kernel_size=3), [[["image", 0, 0]]]),
@@ -376,8 +383,9 @@ def examples_of(graph):
         elif port.type.tensor_type.shape.dim[1].dim_param:  # ragged: padded by -1
             ids = random.integers(0, 10, [64, 30])
             feeds[port.name] = np.where(np.arange(30) < random.integers(0, 31, [64, 1]), ids, -1)
-        elif port.type.tensor_type.elem_type == onnx.TensorProto.INT32:
-            feeds[port.name] = random.integers(0, 10, [64, *shape]).astype("i4")
+        elif port.type.tensor_type.elem_type in (onnx.TensorProto.INT32, onnx.TensorProto.INT64):
+            is_short = port.type.tensor_type.elem_type == onnx.TensorProto.INT32
+            feeds[port.name] = random.integers(0, 10, [64, *shape]).astype("i4" if is_short else "i8")
         else:
             feeds[port.name] = random.normal(0, 1, [64, *shape]).astype("f4")
     return feeds
@@ -456,8 +464,10 @@ PREPROCESSING = functional(
      (layer("Concatenate", name="all"), [[[name, 0, 0] for name in ("flat", "one", "tf_idf", "known", "ages")]]),
      (layer("Dense", name="scores", units=2), [[["all", 0, 0]]])], "scores")
 WITHOUT_ONNX = {"Hashing", "TextVectorization"}
-# Layers that files have under other names: Exp, GetItem, ReversibleEmbedding, LlamaTransformerDecoder.
-READ_AS = {"MathFunction", "SelectStep", "ReverseEmbedding", "LlamaAttention"}
+# Layers that files have under other names: Exp, GetItem, ReversibleEmbedding, LlamaTransformerDecoder, Equal, Cast,
+# Cumsum, Sum.
+READ_AS = {"MathFunction", "SelectStep", "ReverseEmbedding", "LlamaAttention", "ElementwiseFunction", "CastToInteger",
+           "CumulativeSum", "GlobalSumPooling1D", "GlobalSumPooling2D", "GlobalSumPooling3D"}
 
 
 def check_preprocessing(bin_dir, directory):

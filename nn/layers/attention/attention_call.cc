@@ -29,6 +29,13 @@ bool TakesLists(const json& class_name) {
   return class_name == "Attention" || class_name == "AdditiveAttention";
 }
 
+// Whether the shape is [queries,keys] or [1,keys], perhaps behind an axis of all heads.
+bool IsBroadcastTo(const Shape& mask, int64_t queries, int64_t keys) {
+  const int rank = mask.rank();
+  return (rank == 2 || (rank == 3 && mask[0] == 1)) && mask[rank - 1] == keys &&
+         (mask[rank - 2] == 1 || mask[rank - 2] == queries);
+}
+
 // A call as read: its tensors by argument, and the keyword arguments that are left.
 struct ReadArguments {
   std::vector<std::pair<std::string, json>> tensors;
@@ -152,7 +159,8 @@ absl::Status AttentionCall::CheckShapes(absl::Span<const Shape> shapes) const {
     const Shape expected = inputs[i] == "attention_mask" ? Shape{queries, keys}
                            : inputs[i] == "query_mask"   ? Shape{queries}
                                                          : Shape{keys};
-    if (shapes[i] == expected) continue;
+    if (shapes[i] == expected || (inputs[i] == "attention_mask" && IsBroadcastTo(shapes[i], queries, keys)))
+      continue;
     return fault(inputs[i], ": ", shapes[i].ToString(), " is not supported, expected ", expected.ToString());
   }
   return absl::OkStatus();

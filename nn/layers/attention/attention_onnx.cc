@@ -19,7 +19,7 @@ std::vector<std::string> MasksInOnnx(const AttentionCall& call, absl::Span<const
     const Shape shape = onnx.ShapeOf(inputs[i]);
     if (argument == "key") continue;
     std::vector<int64_t> broadcast = {-1, 1, 1, shape[0]};
-    if (argument == "attention_mask") broadcast = {-1, 1, shape[0], shape[1]};
+    if (argument == "attention_mask") broadcast = {-1, 1, shape[shape.rank() - 2], shape[shape.rank() - 1]};
     if (argument == "query_mask") broadcast = {-1, 1, shape[0], 1};
     masks.push_back(Reshaped(onnx.ChannelsLast(inputs[i]), std::move(broadcast), onnx));
   }

@@ -72,6 +72,7 @@ absl::StatusOr<std::unique_ptr<LayerOp>> ProjectedAttentionOp::Create(const Args
       CAIRN_ASSIGN_OR_RETURN(op->add_[input], device.ops().MakeAdd(desc, 2));
     }
   }
+  CAIRN_RETURN_IF_ERROR(op->PrepareMask(args.inputs, params));
   params.type = op->projections_[0].op->output().type;
   CAIRN_ASSIGN_OR_RETURN(op->attention_, device.ops().MakeAttention(params));
   const kernels::TensorDesc attended = {
@@ -85,12 +86,32 @@ absl::StatusOr<std::unique_ptr<LayerOp>> ProjectedAttentionOp::Create(const Args
   return op;
 }
 
+absl::Status ProjectedAttentionOp::PrepareMask(absl::Span<const kernels::TensorDesc> inputs,
+                                               const kernels::AttentionParams& params) {
+  const auto input = call_.Find("attention_mask");
+  if (!input.has_value() || *input >= inputs.size()) return absl::OkStatus();
+  const kernels::TensorDesc& mask = inputs[*input];
+  if (mask.shape.num_elements() == params.batch * params.queries * params.keys) return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(
+      expand_mask_, device_.ops().MakeUpsample2D({.input = mask.WithShape({params.batch, 1, 1, params.keys}),
+                                                  .height = params.queries}));
+  CAIRN_ASSIGN_OR_RETURN(expanded_mask_,
+                         device_.Allocate(expand_mask_->output().num_floats(), "mask of attention"));
+  return absl::OkStatus();
+}
+
+absl::Status ProjectedAttentionOp::ExpandMask(absl::Span<const float* const> inputs) {
+  if (expand_mask_ == nullptr) return absl::OkStatus();
+  return expand_mask_->Forward(inputs[*call_.Find("attention_mask")], expanded_mask_->data());
+}
+
 kernels::AttentionInputs ProjectedAttentionOp::AttentionInputsOf(
     absl::Span<const float* const> inputs) const {
   kernels::AttentionInputs of_attention = MasksOf(call_, inputs);
   of_attention.q = projections_[0].output->data();
   of_attention.k = projections_[1].output->data();
   of_attention.v = projections_[2].output->data();
+  if (expanded_mask_ != nullptr) of_attention.mask = expanded_mask_->data();
   if (step_masks_.query.has_value()) of_attention.query_mask = inputs[*step_masks_.query];
   if (step_masks_.key.has_value()) of_attention.key_mask = inputs[*step_masks_.key];
   return of_attention;
@@ -104,6 +125,7 @@ absl::Status ProjectedAttentionOp::Forward(const ForwardArgs& args) {
     if (projection.rotary == nullptr) continue;
     CAIRN_RETURN_IF_ERROR(projection.rotary->Forward(projection.output->data(), projection.output->data()));
   }
+  CAIRN_RETURN_IF_ERROR(ExpandMask(args.inputs));
   CAIRN_RETURN_IF_ERROR(
       attention_->Forward(AttentionInputsOf(args.inputs), args.training, attended_->data()));
   return output_projection_.op->Forward(attended_->data(), args.variables[output_projection_.variable],

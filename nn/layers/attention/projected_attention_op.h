@@ -60,6 +60,11 @@ class ProjectedAttentionOp final : public LayerOp {
   }
   kernels::AttentionInputs AttentionInputsOf(absl::Span<const float* const> inputs) const;
   absl::Status BackwardProjections(const BackwardArgs& args);
+  // Prepares ExpandMask() if the call's attention_mask has one row for all queries.
+  absl::Status PrepareMask(absl::Span<const kernels::TensorDesc> inputs,
+                           const kernels::AttentionParams& params);
+  // Repeats that row for each query.
+  absl::Status ExpandMask(absl::Span<const float* const> inputs);
 
   kernels::Device& device_;
   const StepMaskInputs step_masks_;
@@ -70,6 +75,8 @@ class ProjectedAttentionOp final : public LayerOp {
   Projection output_projection_;
   std::unique_ptr<kernels::Attention> attention_;
   std::unique_ptr<kernels::DeviceMemory> attended_, attended_gradient_;
+  std::unique_ptr<kernels::UnaryOp> expand_mask_;         // null if the mask has a row for each query
+  std::unique_ptr<kernels::DeviceMemory> expanded_mask_;  // [batch, queries, keys]
   // For the second and third gradient of one input, and for the gradients of masks.
   std::vector<std::unique_ptr<kernels::DeviceMemory>> more_gradients_;  // [input]; null where there is none
   std::vector<std::unique_ptr<kernels::NaryOp>> add_;                   // [input]

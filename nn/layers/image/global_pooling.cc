@@ -1,6 +1,8 @@
-// GlobalAveragePooling2D and 3D, and GlobalMaxPooling1D, 2D and 3D: one value per channel.
+// GlobalAveragePooling2D and 3D, GlobalMaxPooling1D, 2D and 3D, and GlobalSumPooling1D, 2D and 3D, which functions of
+// keras.ops become: one value per channel.
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "common/core/status.h"
 #include "kernels/ops.h"
@@ -51,6 +53,14 @@ class GlobalPoolingLayer final : public Layer {
                                    OnnxBuilder& onnx) const override {
     const Shape input = onnx.ShapeOf(inputs[0]);
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape({&input, 1}));
+    if (pooling_ == kernels::Pooling::kSum) {
+      std::vector<int64_t> axes;
+      for (size_t axis = 1; axis <= axes_; ++axis) axes.push_back(static_cast<int64_t>(axis));
+      return onnx.FromChannelsLast(
+          onnx.Add("ReduceSum", {onnx.ChannelsLast(inputs[0]), onnx.Ints("axes", std::move(axes))},
+                   {{"keepdims", int64_t{keep_dims_ ? 1 : 0}}}),
+          output);
+    }
     const std::string pooled =
         onnx.Add(pooling_ == kernels::Pooling::kMax ? "GlobalMaxPool" : "GlobalAveragePool",
                  {onnx.ChannelsFirst(inputs[0])});
@@ -91,6 +101,18 @@ std::unique_ptr<Layer> MakeGlobalMaxPooling2D(std::string name, ConfigReader& co
 
 std::unique_ptr<Layer> MakeGlobalMaxPooling3D(std::string name, ConfigReader& config) {
   return MakeGlobalPooling(kernels::Pooling::kMax, 3, "GlobalMaxPooling3D", std::move(name), config);
+}
+
+std::unique_ptr<Layer> MakeGlobalSumPooling1D(std::string name, ConfigReader& config) {
+  return MakeGlobalPooling(kernels::Pooling::kSum, 1, "GlobalSumPooling1D", std::move(name), config);
+}
+
+std::unique_ptr<Layer> MakeGlobalSumPooling2D(std::string name, ConfigReader& config) {
+  return MakeGlobalPooling(kernels::Pooling::kSum, 2, "GlobalSumPooling2D", std::move(name), config);
+}
+
+std::unique_ptr<Layer> MakeGlobalSumPooling3D(std::string name, ConfigReader& config) {
+  return MakeGlobalPooling(kernels::Pooling::kSum, 3, "GlobalSumPooling3D", std::move(name), config);
 }
 
 }  // namespace cairn::nn

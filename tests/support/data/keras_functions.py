@@ -24,6 +24,10 @@ def twice(x):
     return relu(x) - relu(0.5 - x)
 
 
+def as_float(x):
+    return ops.cast(x, "float32")
+
+
 # [name, shape of an example, the functions]; the dense layer before them keeps the shape.
 CASES = [
     ("Relu", ROW, ops.relu), ("Relu6", ROW, lambda x: ops.relu6(8 * x)), ("LeakyRelu", ROW, ops.leaky_relu),
@@ -97,6 +101,27 @@ CASES = [
     ("DivideArray", ROW, lambda x: ops.divide(ops.convert_to_tensor([[1.0, -2.0, 3.0, 4.0]]), x * x + 0.5)),
     ("PositionalEncoding", ROW, lambda x: ops.concatenate([ops.sin(ops.expand_dims(x, -1) * 3.0), ops.cos(ops.expand_dims(x, -1) * 3.0)], axis=-1)),
     ("ResizeNearest", IMAGE, lambda x: ops.image.resize(x, (8, 3), interpolation="nearest")),
+    ("Comparisons", STEPS, lambda x: x * as_float(x > 0.25) + 2 * x * as_float(x <= -0.25) - x * as_float(ops.less(0.1, x))),
+    ("ComparisonsOfTensors", STEPS, lambda x: x * as_float(ops.equal(x, x)) + as_float(ops.not_equal(x, x[:, :1])) * x + as_float(x >= ops.tanh(x)) + 3 * as_float(x < x[..., 1:2])),
+    ("ComparisonOfArrays", STEPS, lambda x: x * as_float(x > np.arange(4, dtype="float32") / 4 - 0.5) + as_float(ops.less_equal(np.arange(3)[None, :, None] - 1, x))),
+    ("Logic", STEPS, lambda x: x * as_float((x > 0) & (x < 0.5)) + 2 * x * as_float((x > 0.5) | (x < -0.5)) + 3 * x * as_float((x > 0) ^ (x > 0.25)) + 4 * x * as_float(~(x > 0.1))),
+    ("LogicOfNumbers", ROW, lambda x: x * as_float(ops.logical_and(ops.round(x), True)) + as_float(ops.logical_not(ops.relu(x)))),
+    ("Where", STEPS, lambda x: ops.where(x > 0, 2 * x, ops.tanh(x))), ("WhereNumbers", STEPS, lambda x: x + ops.where(x > 0.1, 3, -0.5)),
+    ("WhereNumber", STEPS, lambda x: ops.softmax(ops.where(x > 0, x, -1e9))), ("WhereFirstNumber", ROW, lambda x: ops.where(x < 0, 1, x)),
+    ("WhereBroadcast", STEPS, lambda x: ops.where(x[..., :1] > 0, x[:, :1], 3 * x)), ("WhereArray", STEPS, lambda x: ops.where(np.tril(np.ones((3, 4), "bool")), x, 0.0)),
+    ("WhereOfArrays", ROW, lambda x: x * ops.where(x > 0, np.arange(4, dtype="float32"), np.array([[-1.0, 2.0, -3.0, 4.0]], "float32"))),
+    ("WhereWithoutNaN", ROW, lambda x: ops.where(x < 9, x, ops.log(ops.floor(x) - 9))),
+    ("Sign", ROW, lambda x: x * ops.sign(x) + ops.sign(x)), ("Floor", ROW, lambda x: x * ops.floor(3 * x)), ("Ceil", ROW, lambda x: x * ops.ceil(3 * x)),
+    ("Round", ROW, lambda x: x * ops.round(3 * x)), ("RoundHalf", ROW, lambda x: x * ops.round(ops.floor(4 * x) / 2)), ("Trunc", ROW, lambda x: x * ops.trunc(3 * x)),
+    ("CastToInteger", ROW, lambda x: x * as_float(ops.cast(4 * x, "int32"))), ("CastToBoolean", ROW, lambda x: x * as_float(ops.cast(ops.relu(x), "bool"))),
+    ("CumsumOfSteps", STEPS, lambda x: ops.cumsum(x, axis=1)), ("CumsumOfFeatures", STEPS, lambda x: ops.cumsum(x, axis=-1)), ("CumsumOfHeight", IMAGE, lambda x: ops.cumsum(x, axis=1)),
+    ("CumsumOfBooleans", STEPS, lambda x: x * as_float(ops.cumsum(x > 0, axis=1))), ("CumsumOfIntegers", STEPS, lambda x: x * as_float(ops.cumsum(4 * x, axis=-1, dtype="int32"))),
+    ("Any", STEPS, lambda x: x * as_float(ops.any(x > 0.5, axis=-1, keepdims=True))), ("All", STEPS, lambda x: x[:, 0] * as_float(ops.all(x > -0.75, axis=1))),
+    ("AnyOfNumbers", IMAGE, lambda x: x[..., 0] * as_float(ops.any(ops.relu(x), axis=(1, -1), keepdims=True))[..., 0]),
+    ("AllOfAll", STEPS, lambda x: x[:, 0] * as_float(ops.all(x > -1.25, axis=(1, 2), keepdims=True))[:, 0]), ("CountNonzero", STEPS, lambda x: x[:, 0] * as_float(ops.count_nonzero(ops.relu(x), axis=1))),
+    ("SumOfBooleans", STEPS, lambda x: x[:, 0] * as_float(ops.equal(ops.sum(ops.cast(x > -9, "int32"), axis=1), 3))), ("Isnan", ROW, lambda x: ops.where(ops.isnan(ops.log(x)), x, 2 * x)),
+    ("ClipWithoutZero", ROW, lambda x: ops.clip(x, 0.1, 0.6)), ("ClipBelowZero", ROW, lambda x: ops.clip(x, -0.6, -0.1)), ("MaximumPositive", ROW, lambda x: ops.maximum(x, 0.25)),
+    ("MinimumNegative", ROW, lambda x: ops.minimum(-0.25, x)), ("MaximumOfArray", STEPS, lambda x: ops.maximum(x, np.arange(4, dtype="float32") / 4 - 0.5)),
 ]
 
 

@@ -113,10 +113,10 @@ INSTANTIATE_TEST_SUITE_P(
                                 "config": {"name": "s"}})"),
                {"layer 's' (Softmax), line 1: is a function of keras.ops, which only a Functional model"}},
         Broken{"FunctionOfANumber",
-               Graph(R"({"module": "keras.src.ops.numpy", "class_name": "Maximum", "config": {"name": "a"},
-                         "inbound_nodes": [{"args": [["in", 0, 0], 3.0], "kwargs": {}}]})",
+               Graph(R"({"module": "keras.src.ops.numpy", "class_name": "Divide", "config": {"name": "a"},
+                         "inbound_nodes": [{"args": [["in", 0, 0], 0], "kwargs": {}}]})",
                      "a"),
-               {"layer 'a' (Maximum), line 1: number: 3 is not supported"}},
+               {"layer 'a' (Divide), line 1: number: divides by 0"}},
         Broken{
             "FunctionOfSeveralRanks",
             Graph(R"({"class_name": "GlobalMaxPooling2D", "config": {"name": "g"}, "inbound_nodes": [["in"]]},

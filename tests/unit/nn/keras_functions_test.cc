@@ -58,8 +58,17 @@ TEST(KerasFunctions, ArgumentsThatNoLayerComputesAreRefusedByName) {
                  kImage[] = R"(["image", 0, 0])";
   constexpr char kTwo[] = R"(["steps", 0, 0], ["image", 0, 0])";
   for (const Refused& c : {
-           Refused{"Cumsum", "", kRow,
+           Refused{"Cumprod", "", kRow,
                    "is a function of keras.ops that is not supported: use a layer; supported"},
+           {"Cumsum", R"("axis": null)", kRow, "axis: null flattens the batch"},
+           {"Cumsum", R"("axis": 0)", kRow, "axis: axis 0 is the batch"},
+           {"Cumsum", R"("axis": 1, "dtype": "bool")", kRow, R"(dtype: "bool" is not supported)"},
+           {"Any", R"("axis": null)", kSteps, "axis: null reduces the batch"},
+           {"All", R"("axis": 0)", kSteps, "axis: axis 0 is the batch"},
+           {"CountNonzero", R"("axis": null)", kSteps, "axis: null reduces the batch"},
+           {"Round", R"("decimals": 2)", kRow, "decimals: 2"},
+           {"Equal", "", kTwo, "inputs: [3,4] and [4,6,2] have different numbers of axes"},
+           {"Greater", "", kSteps, "1 inputs, expected two"},
            {"Ravel", "", kRow, "that is not supported: use the layer Flatten;"},
            {"Split", R"("indices_or_sections": 3, "axis": -1)", kRow, "4 elements are not 3 equal parts"},
            {"Split", R"("indices_or_sections": [0, 2], "axis": 1)", kRow,
@@ -114,12 +123,13 @@ TEST(KerasFunctions, ArgumentsThatNoLayerComputesAreRefusedByName) {
            {"Relu", "", kTwo, "2 inputs, expected one"},
            {"Matmul", "", kSteps, "1 inputs, expected two"},
            {"Celu", R"("alpha": 0)", kRow, "alpha: expected a positive number"},
-           {"Clip", R"("x_min": 1, "x_max": 2)", kRow, "x_min: an interval [1,2] without 0"},
+           {"Clip", R"("x_min": 2, "x_max": 1)", kRow, "x_min: 2 is above x_max, 1"},
            {"Clip", R"("x_min": null, "x_max": 2)", kRow, "x_min: required, a number"},
            {"Softmax", R"("axis": null)", kSteps, "axis: null normalizes over the batch"},
            {"Softmax", R"("axis": [1, 2])", kSteps, "axis: [1,2]: only one axis is supported"},
            {"Softmax", R"("axis": 0)", kSteps, "axis: axis 0 is the batch"},
-           {"Cast", R"("dtype": "int32")", kRow, R"(dtype: "int32" is not supported, only "float32")"},
+           {"Cast", R"("dtype": "uint8")", kRow,
+            R"(dtype: "uint8" is not supported, only "float32", "int32")"},
            {"Cast", R"("dtype": "float16")", kRow, R"(dtype: "float16" is not supported)"},
            {"Reshape", R"("newshape": [2, 6])", kSteps, "newshape: [2,6]: expected -1, for the batch"},
            {"Reshape", R"("newshape": [-1, 4])", kSteps, "of 12 elements does not fit [4]"},
@@ -242,6 +252,44 @@ TEST(KerasFunctions, OneHotEncodesIntegers) {
   EXPECT_EQ(model->output_shape(), (Shape{1, 5}));
 }
 
+// Two booleans, as Keras writes them.
+TEST(KerasFunctions, SumsOfBooleansAreRefused) {
+  constexpr char kBoolean[] = R"({"class_name": "__keras_tensor__",
+                                  "config": {"shape": [null, 4], "dtype": "bool", "keras_history": ["row", 0, 0]}})";
+  for (const char* const function : {"Add", "Matmul"}) {
+    EXPECT_THAT(ModelFault(Graph(Function(function, "", absl::StrCat(kBoolean, ", ", kBoolean)) +
+                                 R"(, {"class_name": "Dense", "config": {"name": "d", "units": 1},
+                                      "inbound_nodes": [["row"]]})")),
+                HasSubstr(absl::StrCat("layer 'f': a ", function,
+                                       " of booleans is not supported: cast them to float32, or use")));
+  }
+}
+
+// A model of the input "x", whose layers are given, with the output "f".
+absl::StatusOr<Model> OfIds(absl::string_view type, absl::string_view layers) {
+  return Model::FromJson(
+      absl::StrCat(R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+    {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [null, 4], "dtype": ")",
+                   type, R"("}}, )", layers, R"(], "input_layers": ["x"], "output_layers": ["f"]}})"),
+      "m");
+}
+
+TEST(KerasFunctions, IntegersThatAreComparedStayIntegers) {
+  const std::string compared = Function("Greater", "", R"(["x", 0, 0], 3)");
+  EXPECT_EQ(OfIds("int32", compared)->inputs()[0].dtype, DType::kInt32);
+  EXPECT_EQ(OfIds("int64", compared)->inputs()[0].dtype, DType::kInt64);
+  // A float32 holds all values of these types.
+  for (const char* const type : {"float32", "uint8", "bool"})
+    EXPECT_EQ(OfIds(type, compared)->inputs()[0].dtype, DType::kFloat32) << type;
+  // Behind changes of the shape and of the type.
+  const std::string equal = Function("Equal", "", R"(["c", 0, 0], ["x", 0, 0])");
+  const std::string cast = absl::StrReplaceAll(Function("Cast", R"("dtype": "int64")", R"(["x", 0, 0])"),
+                                               {{R"("name": "f")", R"("name": "c")"}});
+  EXPECT_EQ(OfIds("int32", absl::StrCat(cast, ", ", equal))->inputs()[0].dtype, DType::kInt32);
+  // Not what is no condition.
+  EXPECT_EQ(OfIds("int32", Function("Maximum", "", R"(["x", 0, 0], 3)"))->inputs()[0].dtype, DType::kFloat32);
+}
+
 TEST(KerasFunctions, TensorsAsKeywordArgumentsAreRefused) {
   const std::string fault = ModelFault(
       Graph(Function("Average", R"("axis": 1)", R"(["steps", 0, 0])", R"("weights": ["steps", 0, 0])")));
@@ -261,8 +309,7 @@ TEST(KerasFunctions, SpatialReductionsArePoolingLayers) {
 TEST(KerasFunctions, SummaryShowsThemAsKerasDoes) {
   const auto model = Model::FromJson(Graph(Function("Sum", R"("axis": 2)", R"(["image", 0, 0])")), "m");
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_THAT(Classes(*model),
-              ElementsAre("Permute", "Reshape", "GlobalAveragePooling1D", "Reshape", "Rescaling"));
+  EXPECT_THAT(Classes(*model), ElementsAre("Permute", "Reshape", "GlobalSumPooling1D", "Reshape"));
   ASSERT_EQ(model->rows().size(), 2u);
   EXPECT_EQ(model->rows()[1].name, "f");
   EXPECT_EQ(model->rows()[1].class_name, "Sum");

@@ -223,7 +223,20 @@ std::vector<int64_t> ByWholeWindows(const nn::Model& model, absl::Span<const flo
   return added;
 }
 
-// Positions that are computed once, a mask of id 0, which needs whole windows, and a layer that needs them always.
+// A mask that lets each token see only those since the latest id 3.
+constexpr char kSameText[] = R"(
+    {"class_name": "Equal", "module": "keras.src.ops.numpy", "config": {"name": "is_end"},
+     "inbound_nodes": [{"args": ["ids", 3]}]},
+    {"class_name": "Cumsum", "module": "keras.src.ops.numpy", "config": {"name": "text", "axis": 1, "dtype": "int32"},
+     "inbound_nodes": [{"args": ["is_end"]}]},
+    {"class_name": "ExpandDims", "module": "keras.src.ops.numpy", "config": {"name": "of_queries", "axis": 2},
+     "inbound_nodes": [{"args": ["text"]}]},
+    {"class_name": "ExpandDims", "module": "keras.src.ops.numpy", "config": {"name": "of_keys", "axis": 1},
+     "inbound_nodes": [{"args": ["text"]}]},
+    {"class_name": "Equal", "module": "keras.src.ops.numpy", "config": {"name": "same"},
+     "inbound_nodes": [{"args": ["of_queries", "of_keys"]}]},)";
+
+// Positions that are computed once, a mask of id 0, which needs whole windows, and layers that need them always.
 TEST(Generate, TokensAreThoseOfWholeWindows) {
   const std::string simple = absl::StrReplaceAll(kCausal, {{"LAYER", ""}, {"LAST", "a"}});
   const std::string recurrent = absl::StrReplaceAll(
@@ -231,8 +244,12 @@ TEST(Generate, TokensAreThoseOfWholeWindows) {
       {{"LAYER", R"({"class_name": "GRU", "config": {"name": "r", "units": 6, "return_sequences": true},
                    "inbound_nodes": [{"args": ["a"]}]},)"},
        {"LAST", "r"}});
+  const std::string packed = absl::StrReplaceAll(
+      kCausal, {{R"("use_causal_mask": true)", R"("use_causal_mask": true, "attention_mask": "same")"},
+                {"LAYER", kSameText},
+                {"LAST", "a"}});
   std::set<int64_t> drawn;
-  for (const std::string& json : {simple, recurrent}) {
+  for (const std::string& json : {simple, recurrent, packed}) {
     const auto model = nn::Model::FromJson(json, "m");
     ASSERT_TRUE(model.ok()) << model.status();
     for (const uint64_t seed : {1, 2, 3, 4}) {
@@ -249,6 +266,7 @@ TEST(Generate, TokensAreThoseOfWholeWindows) {
   }
   EXPECT_GT(drawn.size(), 4u);
   EXPECT_EQ(drawn.count(0), 1u) << "no case has the id that is masked";
+  EXPECT_EQ(drawn.count(3), 1u) << "no case ends a text";
 }
 
 TEST(Generate, AModelThatReadsLaterTokensIsRefused) {
