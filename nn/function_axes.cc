@@ -136,14 +136,17 @@ FunctionBody ReadExpandDims(const FunctionOption&, ConfigReader& config) {
 FunctionBody ReadMatmul(const FunctionOption&, ConfigReader&) {
   return [](FunctionSteps& steps) {
     const Shape &first = steps.InputShape(0), &second = steps.InputShape(1);
-    if (first.rank() != 2 || second.rank() != 2) {
-      return steps.Fail("inputs",
-                        absl::StrCat(first.ToString(), " and ", second.ToString(),
-                                     ": only a matrix for each example is supported in both; use Dot, "
-                                     "EinsumDense or MultiHeadAttention"));
+    const int rank = first.rank();
+    if (rank < 2 || second.rank() != rank) {
+      return steps.Fail("inputs", absl::StrCat(first.ToString(), " and ", second.ToString(),
+                                               ": only matrices for each example are supported, with as "
+                                               "many axes in both; use Dot, EinsumDense or einsum"));
     }
-    const int turned = steps.Add("Permute", {{"dims", {2, 1}}}, {FunctionSteps::Input(1)});
-    steps.Add("Dot", {{"axes", -1}}, {FunctionSteps::Input(0), turned});
+    std::vector<int64_t> turned;
+    for (int axis = 1; axis <= rank; ++axis) turned.push_back(axis);
+    std::swap(turned[turned.size() - 2], turned.back());
+    const int columns = steps.Add("Permute", {{"dims", turned}}, {FunctionSteps::Input(1)});
+    steps.Add("Dot", {{"axes", -1}, {"batch_axes", rank - 1}}, {FunctionSteps::Input(0), columns});
   };
 }
 

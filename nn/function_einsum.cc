@@ -1,5 +1,6 @@
-// Einstein sums of two tensors as one product of matrices for each example, between changes of the order of axes.
+// Einstein sums of one tensor, and of two as products of matrices, between sums and changes of the order of axes.
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "nn/function_axes.h"
 #include "nn/function_bodies.h"
 
 namespace cairn::nn {
@@ -16,7 +18,8 @@ using nlohmann::json;
 
 // The labels of the axes but the batch.
 struct Subscripts {
-  std::string first, second, output;
+  std::vector<std::string> inputs;  // one or two
+  std::string output;
 };
 
 bool HasTwice(const std::string& labels) {
@@ -33,32 +36,55 @@ bool Has(const std::string& labels, char label) {
 // Why no layers compute the sum; empty: they do.
 std::string ReadSubscripts(const std::string& text, Subscripts& read) {
   const std::vector<std::string> sides = absl::StrSplit(text, "->");
-  const std::vector<std::string> inputs = absl::StrSplit(sides[0], ',');
-  if (sides.size() != 2 || inputs.size() != 2)
-    return "only the form \"bij,bjk->bik\", of two tensors, is supported";
-  for (const std::string& labels : {inputs[0], inputs[1], sides[1]}) {
-    for (const char label : labels) {
+  std::vector<std::string> inputs = absl::StrSplit(sides[0], ',');
+  if (sides.size() != 2 || inputs.size() > 2)
+    return "only the forms \"bij->bji\" and \"bij,bjk->bik\", of one or two tensors, are supported";
+  std::string output = sides[1];
+  const char batch = inputs[0].empty() ? '\0' : inputs[0][0];
+  std::vector<std::string*> all;
+  for (std::string& input : inputs) all.push_back(&input);
+  all.push_back(&output);
+  for (std::string* labels : all) {
+    for (const char label : *labels) {
       if (!absl::ascii_isalpha(static_cast<unsigned char>(label)))
         return absl::StrCat("'", std::string(1, label), "' is not supported, only letters are");
     }
-    if (labels.empty() || labels[0] != inputs[0][0])
+    if (labels->empty() || (*labels)[0] != batch)
       return "the first letter of all tensors must be that of the batch";
-    if (HasTwice(labels)) return absl::StrCat("'", labels, "' has a letter twice, which is not supported");
+    if (HasTwice(*labels)) return absl::StrCat("'", *labels, "' has a letter twice, which is not supported");
+    labels->erase(0, 1);
   }
-  read = {.first = inputs[0].substr(1), .second = inputs[1].substr(1), .output = sides[1].substr(1)};
-  for (const char label : read.first + read.second) {
-    const bool in_both = Has(read.first, label) && Has(read.second, label);
-    if (in_both == Has(read.output, label))
-      return absl::StrCat("'", std::string(1, label), "' ",
-                          in_both ? "is multiplied along, and is in the output: only the batch may be both"
-                                  : "is in one tensor only, and not in the output: sum over it before");
+  for (const char label : output) {
+    if (!Has(inputs[0], label) && !Has(inputs.back(), label))
+      return absl::StrCat("'", std::string(1, label), "' of the output is in no tensor");
   }
-  for (const char label : read.output) {
-    if (!Has(read.first + read.second, label))
-      return absl::StrCat("'", std::string(1, label), "' of the output is in neither tensor");
-  }
-  if (read.first.find_first_of(read.second) == std::string::npos) return "the tensors have no axis in common";
+  read = {.inputs = std::move(inputs), .output = std::move(output)};
   return "";
+}
+
+// Fails unless the inputs have the axes that the subscripts name, and every letter has one extent.
+void CheckShapes(const Subscripts& subscripts, FunctionSteps& steps) {
+  if (steps.num_inputs() != subscripts.inputs.size()) {
+    return steps.Fail("subscripts",
+                      absl::StrCat("name ", subscripts.inputs.size(), " tensors, not ", steps.num_inputs()));
+  }
+  std::map<char, int64_t> extents;
+  for (size_t i = 0; i < subscripts.inputs.size(); ++i) {
+    const std::string& labels = subscripts.inputs[i];
+    const Shape& shape = steps.InputShape(i);
+    if (shape.rank() != static_cast<int>(labels.size())) {
+      return steps.Fail("subscripts", absl::StrCat("input ", shape.ToString(), " has ", AxesOf(shape),
+                                                   " axes with the batch, not ", labels.size() + 1));
+    }
+    for (size_t axis = 0; axis < labels.size(); ++axis) {
+      const int64_t extent = shape[static_cast<int>(axis)];
+      const auto [found, is_new] = extents.emplace(labels[axis], extent);
+      if (!is_new && found->second != extent) {
+        return steps.Fail("subscripts", absl::StrCat("'", std::string(1, labels[axis]), "' has the extents ",
+                                                     found->second, " and ", extent));
+      }
+    }
+  }
 }
 
 // Changes the order of the axes of the latest output from `labels` to `wanted`, the same labels.
@@ -69,25 +95,68 @@ void Order(const std::string& labels, const std::string& wanted, FunctionSteps& 
   steps.Add("Permute", {{"dims", dims}});
 }
 
-// Input `i` with the axes `common` as the last, joined. Returns the value.
-int Prepare(size_t i, const std::string& labels, const std::string& common, std::string& free,
-            FunctionSteps& steps) {
+// Goes on from input `i`, summed over the axes whose labels are not among `used`. Returns the labels that are left.
+std::string SumUnused(size_t i, const std::string& labels, const std::string& used, FunctionSteps& steps) {
   steps.GoOnFrom(FunctionSteps::Input(i));
-  const Shape shape = steps.shape();
-  if (shape.rank() != static_cast<int>(labels.size())) {
-    steps.Fail("subscripts", absl::StrCat("input ", shape.ToString(), " has ", shape.rank() + 1,
-                                          " axes with the batch, not ", labels.size() + 1));
-    return FunctionSteps::Input(i);
-  }
-  int64_t rows = 1, width = 1;
+  AxesReduction sum = {.axes = {}, .option = {.layer = "GlobalSumPooling"}};
+  std::string left;
   for (size_t axis = 0; axis < labels.size(); ++axis) {
-    const bool is_common = Has(common, labels[axis]);
-    (is_common ? width : rows) *= shape[static_cast<int>(axis)];
-    if (!is_common) free += labels[axis];
+    if (Has(used, labels[axis])) {
+      left += labels[axis];
+    } else {
+      sum.axes.push_back(static_cast<int64_t>(axis) + 1);
+    }
   }
-  Order(labels, free + common, steps);
-  if (free.size() != 1 || common.size() != 1) steps.Reshape({rows, width});
+  if (!sum.axes.empty()) Reduce(sum, steps);
+  return left;
+}
+
+// The labels of two tensors in a product of matrices.
+struct Product {
+  std::string shared;   // in both tensors and in the output: each has a matrix of its own
+  std::string common;   // in both tensors only: multiplied along
+  std::string free[2];  // in one tensor and in the output
+};
+
+// The latest output, whose axes have these labels, as [shared, free, common], each joined into one axis; as
+// [free, common] if nothing is shared. Returns the value.
+int JoinAxes(const std::string& labels, const Product& product, const std::string& free,
+             FunctionSteps& steps) {
+  const Shape shape = steps.shape();
+  std::vector<int64_t> joined;
+  for (const std::string* group : {&product.shared, &free, &product.common}) {
+    if (group == &product.shared && group->empty()) continue;
+    joined.push_back(1);
+    for (const char label : *group) joined.back() *= shape[static_cast<int>(labels.find(label))];
+  }
+  Order(labels, absl::StrCat(product.shared, free, product.common), steps);
+  if (ExtentsOf(steps.shape()) != joined) steps.Reshape(joined);
   return steps.latest();
+}
+
+void Multiply(const Subscripts& subscripts, FunctionSteps& steps) {
+  Product product;
+  for (const char label : subscripts.inputs[0]) {
+    if (!Has(subscripts.inputs[1], label)) continue;
+    (Has(subscripts.output, label) ? product.shared : product.common) += label;
+  }
+  std::map<char, int64_t> extents;
+  std::vector<int> factors;
+  for (size_t i = 0; i < 2; ++i) {
+    const std::string labels =
+        SumUnused(i, subscripts.inputs[i], subscripts.output + subscripts.inputs[1 - i], steps);
+    for (size_t axis = 0; axis < labels.size(); ++axis) {
+      extents[labels[axis]] = steps.shape()[static_cast<int>(axis)];
+      if (!Has(subscripts.inputs[1 - i], labels[axis])) product.free[i] += labels[axis];
+    }
+    factors.push_back(JoinAxes(labels, product, product.free[i], steps));
+  }
+  steps.Add("Dot", {{"axes", -1}, {"batch_axes", product.shared.empty() ? 1 : 2}}, factors);
+  const std::string computed = absl::StrCat(product.shared, product.free[0], product.free[1]);
+  std::vector<int64_t> output;
+  for (const char label : computed) output.push_back(extents[label]);
+  steps.Reshape(output);
+  Order(computed, subscripts.output, steps);
 }
 
 }  // namespace
@@ -98,23 +167,10 @@ FunctionBody ReadEinsum(const FunctionOption&, ConfigReader& config) {
   const std::string fault = ReadSubscripts(text, subscripts);
   if (!fault.empty()) config.Fail("subscripts", absl::StrCat("\"", text, "\": ", fault));
   return [subscripts](FunctionSteps& steps) {
-    std::string common, free;
-    for (const char label : subscripts.first) {
-      if (Has(subscripts.second, label)) common += label;
-    }
-    std::vector<int64_t> extents;
-    for (const auto& [i, labels] : {std::pair{0, subscripts.first}, {1, subscripts.second}}) {
-      const Shape& shape = steps.InputShape(static_cast<size_t>(i));
-      for (size_t axis = 0; axis < labels.size() && static_cast<int>(axis) < shape.rank(); ++axis) {
-        if (!Has(common, labels[axis])) extents.push_back(shape[static_cast<int>(axis)]);
-      }
-    }
-    const int first = Prepare(0, subscripts.first, common, free, steps);
-    std::string free_of_second;
-    const int second = Prepare(1, subscripts.second, common, free_of_second, steps);
-    steps.Add("Dot", {{"axes", -1}}, {first, second});
-    steps.Reshape(extents);
-    Order(free + free_of_second, subscripts.output, steps);
+    CheckShapes(subscripts, steps);
+    if (steps.failed()) return;
+    if (subscripts.inputs.size() == 2) return Multiply(subscripts, steps);
+    Order(SumUnused(0, subscripts.inputs[0], subscripts.output, steps), subscripts.output, steps);
   };
 }
 

@@ -58,6 +58,7 @@ class FunctionSteps {
 
   // The first failure is kept.
   void Fail(absl::string_view field, absl::string_view fault);
+  bool failed() const { return !status_.ok(); }
 
   // All steps, unless one has failed.
   absl::StatusOr<std::vector<FunctionStep>> Take();

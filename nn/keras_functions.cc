@@ -44,7 +44,7 @@ constexpr FunctionRow kFunctions[] = {
     {"CountNonzero", ReadCountNonzero},
     {"Cumsum", ReadCumsum},
     {"Divide", ReadMerge, {"Divide"}, 2, 2, true},
-    {"Einsum", ReadEinsum, {}, 2, 2},
+    {"Einsum", ReadEinsum, {}, 1, 2},
     {"Elu", ReadWithSlope, {.layer = "ELU", .argument = "alpha"}},
     {"Equal", ReadElementwise, {"equal"}, 2, 2},
     {"Exp", ReadMathFunction, {"exp"}},
@@ -141,9 +141,9 @@ constexpr Advice kAdvice[] = {
 };
 
 const FunctionRow* FindRow(absl::string_view class_name) {
-  const auto* const row =
+  const auto* const found =
       absl::c_find_if(kFunctions, [&](const FunctionRow& row) { return row.class_name == class_name; });
-  return row == std::end(kFunctions) ? nullptr : row;
+  return found == std::end(kFunctions) ? nullptr : found;
 }
 
 }  // namespace

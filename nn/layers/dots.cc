@@ -1,7 +1,9 @@
 // Dot and keras_rs' DotInteraction: dot products of the inputs' vectors along the last axis.
+#include <functional>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "kernels/ops.h"
@@ -19,18 +21,19 @@ int64_t VectorsOf(const Shape& shape) {
 // Joins the vectors of all inputs, and multiplies pairs of them.
 class JoinedDotsOp final : public LayerOp {
  public:
-  // `pairs` without its input; `output` is the shape of one example's output.
+  // `pairs` without its input; `output` is the shape of one example's output. The vectors of each of the `groups` of an
+  // example are multiplied with one another.
   static absl::StatusOr<std::unique_ptr<LayerOp>> Create(absl::Span<const kernels::TensorDesc> inputs,
-                                                         kernels::PairDotsParams pairs, const Shape& output,
-                                                         kernels::Device& device) {
+                                                         int64_t groups, kernels::PairDotsParams pairs,
+                                                         const Shape& output, kernels::Device& device) {
     const int64_t batch = inputs[0].shape[0], width = inputs[0].shape[inputs[0].shape.rank() - 1];
     std::vector<kernels::TensorDesc> flat;
     for (const kernels::TensorDesc& input : inputs)
-      flat.push_back(input.WithShape({batch, input.shape.num_elements() / batch}));
+      flat.push_back(input.WithShape({batch * groups, input.shape.num_elements() / (batch * groups)}));
     auto op = std::make_unique<JoinedDotsOp>();
     CAIRN_ASSIGN_OR_RETURN(op->join_, device.ops().MakeConcatenate(flat, 1));
     const kernels::TensorDesc& joined = op->join_->output();
-    pairs.input = joined.WithShape({batch, joined.shape[1] / width, width});
+    pairs.input = joined.WithShape({batch * groups, joined.shape[1] / width, width});
     CAIRN_ASSIGN_OR_RETURN(op->dots_, device.ops().MakePairDots(pairs));
     Shape shape = {batch};
     for (const int64_t extent : output.dims()) shape.Append(extent);
@@ -55,14 +58,18 @@ class JoinedDotsOp final : public LayerOp {
   kernels::TensorDesc output_;
   std::unique_ptr<kernels::NaryOp> join_;
   std::unique_ptr<kernels::UnaryOp> dots_;
-  std::unique_ptr<kernels::DeviceMemory> joined_, gradient_;  // [batch, vectors of all inputs, width]
+  std::unique_ptr<kernels::DeviceMemory> joined_, gradient_;  // [batch * groups, vectors of all inputs, width]
 };
 
 class DotLayer final : public Layer {
  public:
-  // `axes` of the two inputs as in Keras: counted with the batch, or negative from the end.
-  DotLayer(std::string name, std::vector<int64_t> axes, bool normalize)
-      : Layer(std::move(name), "Dot"), axes_(std::move(axes)), normalize_(normalize) {}
+  // `axes` of the two inputs as in Keras: counted with the batch, or negative from the end. Along the first
+  // `batch_axes`, the batch among them, each element has a product of its own.
+  DotLayer(std::string name, std::vector<int64_t> axes, int64_t batch_axes, bool normalize)
+      : Layer(std::move(name), "Dot"),
+        axes_(std::move(axes)),
+        batch_axes_(batch_axes - 1),
+        normalize_(normalize) {}
 
   bool merges() const override { return true; }
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
@@ -72,13 +79,18 @@ class DotLayer final : public Layer {
     for (size_t i = 0; i < 2; ++i) {
       const int rank = inputs[i].rank();
       if (rank < 1) return absl::InvalidArgumentError("input [] has no axis to work on");
+      if (rank <= batch_axes_ || !absl::c_equal(BatchOf(inputs[i]), BatchOf(inputs[0]))) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("inputs ", inputs[0].ToString(), " and ", inputs[i].ToString(), " differ in the first ",
+                         batch_axes_, " axes after the batch"));
+      }
       if (axes_[i] != rank && axes_[i] != -1) {
         return absl::InvalidArgumentError(
             absl::StrCat("axes: axis ", axes_[i], " of input ", inputs[i].ToString(),
                          " is not supported, only the last axis, ", rank, " or -1"));
       }
-      for (const int64_t extent : inputs[i].dims().first(static_cast<size_t>(rank - 1)))
-        output.Append(extent);
+      const int first = i == 0 ? 0 : static_cast<int>(batch_axes_);
+      for (int axis = first; axis + 1 < rank; ++axis) output.Append(inputs[i][axis]);
     }
     const int64_t first = inputs[0][inputs[0].rank() - 1], second = inputs[1][inputs[1].rank() - 1];
     if (first != second) {
@@ -96,9 +108,10 @@ class DotLayer final : public Layer {
     std::vector<Shape> shapes;
     for (const kernels::TensorDesc& input : params.inputs) shapes.emplace_back(input.shape.dims().subspan(1));
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(shapes));
-    return JoinedDotsOp::Create(params.inputs,
-                                {.input = {}, .first_rows = VectorsOf(shapes[0]), .normalize = normalize_},
-                                output, device);
+    const int64_t groups = GroupsOf(shapes[0]);
+    return JoinedDotsOp::Create(
+        params.inputs, groups,
+        {.input = {}, .first_rows = VectorsOf(shapes[0]) / groups, .normalize = normalize_}, output, device);
   }
   // The product of a vector with itself reads it where it is, and has one gradient.
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOpOfSameInputs(const LayerOpParams& params,
@@ -118,9 +131,10 @@ class DotLayer final : public Layer {
     std::vector<std::string> names;
     for (const OnnxValue input : inputs) {
       const Shape& shape = shapes.emplace_back(onnx.ShapeOf(input));
-      names.push_back(onnx.Add(
-          "Reshape",
-          {onnx.ChannelsLast(input), onnx.Ints("vectors", {-1, VectorsOf(shape), shape[shape.rank() - 1]})}));
+      const int64_t vectors = VectorsOf(shape) / GroupsOf(shape);
+      names.push_back(
+          onnx.Add("Reshape", {onnx.ChannelsLast(input),
+                               onnx.Ints("vectors", {-1, vectors, shape[shape.rank() - 1]})}));
       if (normalize_) names.back() = NormalizedInOnnx(names.back(), onnx);
     }
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(shapes));
@@ -139,7 +153,15 @@ class DotLayer final : public Layer {
     return onnx.Add("Div", {x, norm});
   }
 
+  absl::Span<const int64_t> BatchOf(const Shape& shape) const {
+    return shape.dims().first(static_cast<size_t>(batch_axes_));
+  }
+  int64_t GroupsOf(const Shape& shape) const {
+    return absl::c_accumulate(BatchOf(shape), int64_t{1}, std::multiplies<>());
+  }
+
   const std::vector<int64_t> axes_;  // [2]
+  const int64_t batch_axes_;             // without the batch
   const bool normalize_;
 };
 
@@ -162,7 +184,7 @@ class DotInteractionLayer final : public Layer {
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOp(const LayerOpParams& params,
                                                   kernels::Device& device) const override {
     const Shape output = {static_cast<int64_t>(IndicesOf(params.inputs.size()).size())};
-    return JoinedDotsOp::Create(params.inputs, {.input = {}, .self = self_, .square = square_}, output,
+    return JoinedDotsOp::Create(params.inputs, 1, {.input = {}, .self = self_, .square = square_}, output,
                                 device);
   }
 
@@ -217,7 +239,10 @@ std::unique_ptr<Layer> MakeDot(std::string name, ConfigReader& config) {
     config.Fail("axes", "expected one axis, or one for each of two inputs");
     axes = {-1, -1};
   }
-  return std::make_unique<DotLayer>(std::move(name), std::move(axes), config.Bool("normalize", false));
+  // An extension of Keras' format, for functions of keras.ops.
+  const int64_t batch_axes = config.PositiveInt("batch_axes", 1);
+  return std::make_unique<DotLayer>(std::move(name), std::move(axes), batch_axes,
+                                    config.Bool("normalize", false));
 }
 
 std::unique_ptr<Layer> MakeDotInteraction(std::string name, ConfigReader& config) {
