@@ -15,7 +15,7 @@ struct alignas(sizeof(T) * kCount) Pack {
 // For kernels that move elements without computing with them. Calls `visit` with a null pointer to the
 // largest type whose size divides `bytes`, an even number.
 template <typename Visit>
-auto VisitUnit(int64_t bytes, const Visit& visit) {
+auto VisitMovedUnit(int64_t bytes, const Visit& visit) {
   if (bytes % 16 == 0) return visit(static_cast<uint4*>(nullptr));
   if (bytes % 8 == 0) return visit(static_cast<uint2*>(nullptr));
   if (bytes % 4 == 0) return visit(static_cast<uint32_t*>(nullptr));

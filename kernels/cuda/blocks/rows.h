@@ -10,15 +10,11 @@
 
 #include "kernels/cuda/blocks/element.h"
 #include "kernels/cuda/blocks/launch.h"
+#include "kernels/cuda/blocks/pack.h"
 #include "kernels/cuda/blocks/reduce.h"
 
 namespace cairn::kernels::cuda {
 
-// Adjacent elements that one thread loads and stores at once.
-template <typename T, int kUnit>
-struct alignas(sizeof(T) * kUnit) Pack {
-  T at[kUnit];
-};
 template <int kUnit, typename T>
 __device__ Pack<T, kUnit> Load(const T* from) {
   return *reinterpret_cast<const Pack<T, kUnit>*>(from);

@@ -62,7 +62,7 @@ class CudaConcatenate final : public NaryOp {
   // offset are in units.
   template <typename Copy>
   absl::Status ForParts(const Copy& copy) const {
-    return VisitUnit(unit_, [&](auto* unit) -> absl::Status {
+    return VisitMovedUnit(unit_, [&](auto* unit) -> absl::Status {
       constexpr int64_t kBytes = sizeof(*unit);
       int64_t begin = 0;
       for (size_t k = 0; k < widths_.size(); ++k) {

@@ -45,7 +45,7 @@ __global__ void CountIds(RowPlan plan, Counting counting, const Id* x, const flo
     const IdSpan places = PlacesOf(counting, x, row);
     if (plan.rank() == 0) {
       for (int64_t place = places.begin; place < places.end; ++place) {
-        if (counting.skips_negative && x[place] < Id{0}) continue;
+        if (counting.skips_negative && static_cast<int64_t>(x[place]) < 0) continue;
         if (ColumnOf(x[place], counting.depth) < 0) NoteFault(fault, place);
       }
     }

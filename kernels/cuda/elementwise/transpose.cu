@@ -48,7 +48,7 @@ class CudaTranspose final : public UnaryOp {
     const int64_t bytes = plan.chunk * BytesOf(output_.type);
     // Variables lie side by side, without alignment.
     const auto addresses = reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to);
-    return VisitUnit(bytes | static_cast<int64_t>(addresses), [&](auto* unit) -> absl::Status {
+    return VisitMovedUnit(bytes | static_cast<int64_t>(addresses), [&](auto* unit) -> absl::Status {
       using Unit = std::remove_pointer_t<decltype(unit)>;
       const int64_t units = bytes / int64_t{sizeof(Unit)}, all = plan.chunks() * units;
       return CAIRN_LAUNCH(CopyChunks<Unit>, GridFor(all), kBlock, 0, context_.stream(), plan, units, all,

@@ -46,12 +46,12 @@ constexpr int kMeanWarps = 8;  // warps of a block of MeanRows()
 // at once. `row` is the row of x that has these places. An index outside the table is reported.
 __device__ float AddColumn(const Ragged& x, int64_t row, int64_t begin, int64_t end, int64_t table_rows,
                            int64_t width, int64_t column, const float* table, FaultWord* fault) {
-  constexpr int kAhead = 4;
+  constexpr int kPlacesAhead = 4;
   float sum = 0;
-  for (int64_t place = begin; place < end; place += kAhead) {
-    float v[kAhead];
+  for (int64_t place = begin; place < end; place += kPlacesAhead) {
+    float v[kPlacesAhead];
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
+    for (int k = 0; k < kPlacesAhead; ++k) {
       const bool exists = place + k < end;
       const int64_t table_row = exists ? RowOf(x.index(place + k), table_rows) : -1;
       if (exists && table_row < 0 && column == 0) {
@@ -60,7 +60,7 @@ __device__ float AddColumn(const Ragged& x, int64_t row, int64_t begin, int64_t 
       v[k] = table_row >= 0 && column < width ? table[table_row * width + column] : 0.0f;
     }
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) sum += v[k];
+    for (int k = 0; k < kPlacesAhead; ++k) sum += v[k];
   }
   return sum;
 }

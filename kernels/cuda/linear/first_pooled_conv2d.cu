@@ -18,7 +18,7 @@ constexpr int kWarps = 8;      // warps of a block
 constexpr int kSumWarps = 16;  // warps of a block of the second stage
 
 // The shape in 32 bits, as the kernels use it: divisions of 64-bit numbers would cost more than the sums.
-struct Places {
+struct PooledPlaces {
   uint32_t count = 0;  // pooled positions: n * ph * pw
   uint32_t ph = 0, pw = 0;
   int h = 0, w = 0, pad_top = 0, pad_left = 0;
@@ -32,13 +32,13 @@ struct Patch {
   int h, w;
   const float* image;
 
-  __device__ Patch(const Places& p, uint32_t place, const float* x) {
+  __device__ Patch(const PooledPlaces& p, uint32_t place, const float* x) {
     const uint32_t row = place / p.pw, n = row / p.ph;
     h = static_cast<int>(row - n * p.ph) * 2 - p.pad_top;
     w = static_cast<int>(place - row * p.pw) * 2 - p.pad_left;
     image = x + static_cast<int64_t>(n) * p.h * p.w * C;
   }
-  __device__ float At(const Places& p, int i, int j, int c) const {
+  __device__ float At(const PooledPlaces& p, int i, int j, int c) const {
     const int row = h + i, column = w + j;
     if (row < 0 || row >= p.h || column < 0 || column >= p.w) return 0;
     return image[(row * p.w + column) * C + c];
@@ -50,7 +50,8 @@ struct Patch {
 // by row. Deterministic.
 template <int KH, int KW, int C, typename T>
 __global__ void __launch_bounds__(kWarps* kWarp)
-    FirstForward(Places p, const float* x, const float* kernel, const float* bias, T* y, uint8_t* argmax) {
+    FirstForward(PooledPlaces p, const float* x, const float* kernel, const float* bias, T* y,
+                 uint8_t* argmax) {
   constexpr int kTaps = KH * KW * C;
   using P = Patch<KH, KW, C>;
   const int f = static_cast<int>(blockIdx.y) * kWarp + static_cast<int>(threadIdx.x);
@@ -95,7 +96,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 // receives the sums, those for the bias last. Deterministic.
 template <int KH, int KW, int C, typename T>
 __global__ void __launch_bounds__(kWarps* kWarp)
-    FirstBackward(Places p, const float* x, const T* y, const uint8_t* argmax, const T* dy, float* partial) {
+    FirstBackward(PooledPlaces p, const float* x, const T* y, const uint8_t* argmax, const T* dy,
+                  float* partial) {
   constexpr int kTaps = KH * KW * C;
   using P = Patch<KH, KW, C>;
   const int f = static_cast<int>(blockIdx.y) * kWarp + static_cast<int>(threadIdx.x);
@@ -207,7 +209,7 @@ class FirstPooledConv2D final : public LinearOp {
 
   Context& context_;
   const TensorDesc output_;
-  const Places places_;
+  const PooledPlaces places_;
   const unsigned most_blocks_, splits_;
   std::unique_ptr<DeviceMemory> argmax_;  // a byte for each output
 };

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/clock.h"
 #include "common/core/mutex.h"
 #include "common/core/status.h"
 #include "kernels/cuda/device.h"
@@ -21,11 +22,6 @@ namespace {
 // The minimum number of floats of a chunk: in a smaller one, the fixed cost of a call exceeds the cost of the
 // bytes.
 constexpr int64_t kMinChunk = 16 << 10;
-constexpr auto kPoll = std::chrono::microseconds(20);
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 class NcclGroup final : public DeviceGroup {
  public:
@@ -54,7 +50,7 @@ class NcclGroup final : public DeviceGroup {
     }
     ncclUniqueId id;
     CAIRN_RETURN_IF_ERROR(Check(nccl_.get_unique_id(&id), "ncclGetUniqueId", nullptr));
-    return InGroup("ncclCommInitRankConfig", Now() + limits_.setup, [&](absl::Status& first) {
+    return InGroup("ncclCommInitRankConfig", SteadyNow() + limits_.setup, [&](absl::Status& first) {
       for (size_t i = 0; i < ranks_.size() && first.ok(); ++i) {
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
         config.blocking = 0;
@@ -89,7 +85,7 @@ class NcclGroup final : public DeviceGroup {
     }
     CAIRN_ASSIGN_OR_RETURN(const auto host, PinnedArray<float>::Create(count));
     Begin(0, {.parts = parts, .weights = weights, .count = count, .host = host.data()});
-    CAIRN_RETURN_IF_ERROR(AwaitUntil(0, Now() + limits_.setup));
+    CAIRN_RETURN_IF_ERROR(AwaitUntil(0, SteadyNow() + limits_.setup));
     const auto total = static_cast<float>(ranks_.size() * (ranks_.size() + 1) / 2);  // all sums are exact
     for (int64_t i = 0; i < count; ++i) {
       const float expected = total * values[static_cast<size_t>(i)];
@@ -110,7 +106,7 @@ class NcclGroup final : public DeviceGroup {
   }
 
   absl::Status Await(size_t slot) override ABSL_LOCKS_EXCLUDED(mutex_) {
-    return Annotate(AwaitUntil(slot, Now() + limits_.sum), who_);
+    return Annotate(AwaitUntil(slot, SteadyNow() + limits_.sum), who_);
   }
 
  private:
@@ -148,10 +144,10 @@ class NcclGroup final : public DeviceGroup {
     for (;;) {
       CAIRN_ASSIGN_OR_RETURN(const Rank* const busy, BusyRank(call));
       if (busy == nullptr) return absl::OkStatus();
-      if (Now() >= deadline) {
+      if (SteadyNow() >= deadline) {
         return absl::DeadlineExceededError(absl::StrCat(call, " on ", busy->name, " did not finish in time"));
       }
-      std::this_thread::sleep_for(kPoll);
+      std::this_thread::sleep_for(kNcclPoll);
     }
   }
 
@@ -179,7 +175,7 @@ class NcclGroup final : public DeviceGroup {
     const auto floats = [&](size_t i) {
       return std::min(chunk, sum.count - static_cast<int64_t>(i) * chunk);
     };
-    CAIRN_RETURN_IF_ERROR(InGroup("ncclReduce", Now() + limits_.call, [&](absl::Status& first) {
+    CAIRN_RETURN_IF_ERROR(InGroup("ncclReduce", SteadyNow() + limits_.call, [&](absl::Status& first) {
       for (size_t root = 0; root < chunks; ++root) {
         for (size_t i = 0; i < ranks_.size() && first.ok(); ++i) {
           float* const at = sum.parts[i] + static_cast<int64_t>(root) * chunk;
@@ -245,13 +241,13 @@ class NcclGroup final : public DeviceGroup {
         const absl::StatusOr<const Rank*> waiting = WaitingFor(slots_[slot]);
         if (waiting.ok() && *waiting == nullptr) return absl::OkStatus();
         Break(waiting.status());
-        if (broken_.ok() && Now() >= deadline) {
+        if (broken_.ok() && SteadyNow() >= deadline) {
           Break(absl::DeadlineExceededError(absl::StrCat(
               "the all-reduce over all devices did not complete on ", (*waiting)->name, " in time")));
         }
         if (!broken_.ok()) return broken_;
       }
-      std::this_thread::sleep_for(kPoll);
+      std::this_thread::sleep_for(kNcclPoll);
     }
   }
 
@@ -276,10 +272,10 @@ class NcclGroup final : public DeviceGroup {
     if (why.ok()) return;
     broken_ = why;
     Abort();
-    const TimePoint deadline = Now() + limits_.call;
+    const TimePoint deadline = SteadyNow() + limits_.call;
     for (const Rank& rank : ranks_) {
-      while (cudaStreamQuery(rank.down.get()) == cudaErrorNotReady && Now() < deadline) {
-        std::this_thread::sleep_for(kPoll);
+      while (cudaStreamQuery(rank.down.get()) == cudaErrorNotReady && SteadyNow() < deadline) {
+        std::this_thread::sleep_for(kNcclPoll);
       }
     }
     static_cast<void>(cudaGetLastError());  // already reported, or no error

@@ -6,6 +6,7 @@
 
 #include <nccl.h>
 
+#include <chrono>
 #include <string>
 
 #include "absl/status/status.h"
@@ -13,6 +14,9 @@
 #include "absl/strings/string_view.h"
 
 namespace cairn::kernels::cuda {
+
+// The pause between two looks at a call in progress.
+inline constexpr auto kNcclPoll = std::chrono::microseconds(20);
 
 struct NcclLibrary {
   decltype(&ncclGetVersion) get_version = nullptr;

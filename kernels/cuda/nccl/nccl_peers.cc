@@ -11,6 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/core/clock.h"
 #include "common/core/status.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/runtime/device_scope.h"
@@ -19,12 +20,7 @@
 namespace cairn::kernels::cuda {
 namespace {
 
-constexpr auto kPoll = std::chrono::microseconds(20);
 constexpr int64_t kTrialFloats = 16 << 10;
-
-TimePoint Now() {
-  return std::chrono::steady_clock::now();
-}
 
 class NcclPeerGroup final : public PeerGroup {
  public:
@@ -39,7 +35,7 @@ class NcclPeerGroup final : public PeerGroup {
   // Must be called first and only once. If it fails, the group is unusable.
   absl::Status Open() {
     const DeviceScope scope;
-    const TimePoint deadline = Now() + limits_.setup;
+    const TimePoint deadline = SteadyNow() + limits_.setup;
     absl::Status status = Connect(deadline);
     if (status.ok()) status = Try(deadline);
     Break(status);
@@ -79,10 +75,10 @@ class NcclPeerGroup final : public PeerGroup {
   // Waits a moment between two checks, and calls Seat::look.
   absl::Status Pause(TimePoint deadline, absl::string_view what) const {
     CAIRN_RETURN_IF_ERROR(seat_.look());
-    if (Now() >= deadline) {
+    if (SteadyNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat(what, " did not finish in time"));
     }
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kNcclPoll);
     return absl::OkStatus();
   }
 
@@ -236,9 +232,10 @@ class NcclPeerGroup final : public PeerGroup {
     const DeviceScope scope;
     static_cast<void>(cudaSetDevice(index_));
     if (comm_ != nullptr) static_cast<void>(nccl_.comm_abort(std::exchange(comm_, nullptr)));
-    const TimePoint deadline = Now() + limits_.end;
-    while (down_.get() != nullptr && cudaStreamQuery(down_.get()) == cudaErrorNotReady && Now() < deadline) {
-      std::this_thread::sleep_for(kPoll);
+    const TimePoint deadline = SteadyNow() + limits_.end;
+    while (down_.get() != nullptr && cudaStreamQuery(down_.get()) == cudaErrorNotReady &&
+           SteadyNow() < deadline) {
+      std::this_thread::sleep_for(kNcclPoll);
     }
     static_cast<void>(cudaGetLastError());  // already reported, or no error
   }

@@ -111,12 +111,12 @@ __global__ void DifferentiateRows(RowPlan plan, int64_t width, bool rms, const T
 template <typename T, int kUnit>
 __global__ void SumColumns(ColumnPlan plan, const T* x, const RowStatistics* statistics, const T* dy,
                            Pair* partials, unsigned* counters, float* dgamma, float* dbeta) {
-  constexpr int kChunk = 4;
+  constexpr int kRowsAhead = 4;
   const int64_t column = plan.unit() * kUnit, step = plan.thread_rows();
   Pair sums[kUnit];
 #pragma unroll
   for (int k = 0; k < kUnit; ++k) sums[k] = {0, 0};
-  ForChunks<kChunk>(plan, [&](auto n, int64_t row) {
+  ForChunks<kRowsAhead>(plan, [&](auto n, int64_t row) {
     constexpr int kRows = decltype(n)::value;
     Pack<T, kUnit> v[kRows], d[kRows];
     RowStatistics s[kRows];

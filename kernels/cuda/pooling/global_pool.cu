@@ -17,7 +17,7 @@ namespace {
 // processes its own part of the pixels, in order.
 constexpr int kChannels = 32, kParts = 8;
 
-struct Images {
+struct PooledImages {
   int64_t examples, pixels, channels;
   float divisor;  // of a sum
 
@@ -52,7 +52,7 @@ struct Sum {
 // One block for each tile of y, grid-strided; reads x once. `pixels` [y] is written if the reduction is
 // Largest. Deterministic.
 template <typename T, typename Reduction>
-__global__ void PoolForward(Images images, const T* x, T* y, int64_t* pixels) {
+__global__ void PoolForward(PooledImages images, const T* x, T* y, int64_t* pixels) {
   __shared__ Reduction parts[kParts][kChannels];
   const int64_t per_example = images.tiles() / images.examples;
   const int64_t per_part = (images.pixels + kParts - 1) / kParts;
@@ -86,7 +86,7 @@ __global__ void PoolForward(Images images, const T* x, T* y, int64_t* pixels) {
 // One thread for each pack of channels of dx, grid-strided. The gradient goes to the pixel of the maximum or,
 // if `pixels` is null, in equal parts to all pixels. Deterministic.
 template <typename T, int kCount>
-__global__ void PoolBackward(Images images, const Pack<T, kCount>* dy, const int64_t* pixels,
+__global__ void PoolBackward(PooledImages images, const Pack<T, kCount>* dy, const int64_t* pixels,
                              Pack<T, kCount>* dx) {
   const int64_t packs = images.channels / kCount, all = images.examples * images.pixels * packs;
   for (int64_t i = CAIRN_GLOBAL_THREAD; i < all; i += CAIRN_GLOBAL_THREADS) {
@@ -109,7 +109,7 @@ template <typename T>
 class CudaGlobalPool final : public UnaryOp {
  public:
   // `pixels` is null for the mean and the sum.
-  CudaGlobalPool(Context& context, TensorDesc output, const Images& images,
+  CudaGlobalPool(Context& context, TensorDesc output, const PooledImages& images,
                  std::unique_ptr<DeviceMemory> pixels)
       : context_(context), output_(std::move(output)), images_(images), pixels_(std::move(pixels)) {}
 
@@ -142,7 +142,7 @@ class CudaGlobalPool final : public UnaryOp {
 
   Context& context_;
   const TensorDesc output_;
-  const Images images_;
+  const PooledImages images_;
   const std::unique_ptr<DeviceMemory> pixels_;  // int64_t [output]: the pixel of the maximum
 };
 
@@ -156,7 +156,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeGlobalPool(Context& context, Poolin
         absl::StrCat("input ", input.ToString(),
                      " is not an image: expected [batch, height, width, channels], row-major"));
   }
-  const Images images = {
+  const PooledImages images = {
       .examples = shape[0],
       .pixels = shape[1] * shape[2],
       .channels = shape[3],

@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<UnaryOp>> MakeZeroPad2D(Context& context, const Z
   const TensorDesc output = params.input.WithShape(
       {input[0], input[1] + params.top + params.bottom, input[2] + params.left + params.right, input[3]});
   const int64_t pixel_bytes = input[3] * BytesOf(params.input.type);
-  return VisitUnit(pixel_bytes, [&](auto* unit) -> absl::StatusOr<std::unique_ptr<UnaryOp>> {
+  return VisitMovedUnit(pixel_bytes, [&](auto* unit) -> absl::StatusOr<std::unique_ptr<UnaryOp>> {
     using Unit = std::remove_pointer_t<decltype(unit)>;
     const Frame frame = {.examples = input[0],
                          .height = input[1],
