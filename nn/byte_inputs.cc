@@ -5,7 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/string_view.h"
-#include "nn/layer_registry.h"
+#include "nn/layers/layer_registry.h"
 
 namespace cairn::nn {
 namespace {

@@ -16,16 +16,16 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "nn/distributed_embedding.h"
+#include "nn/functions/index_arguments.h"
+#include "nn/functions/keras_functions.h"
+#include "nn/functions/number_arguments.h"
 #include "nn/hub/keras_hub.h"
 #include "nn/hub/reverse_calls.h"
-#include "nn/index_arguments.h"
-#include "nn/keras_functions.h"
 #include "nn/layer/dtype_policy.h"
 #include "nn/layer/keras_class.h"
 #include "nn/layers/attention/attention_call.h"
 #include "nn/model_builder.h"
 #include "nn/model_graph.h"
-#include "nn/number_arguments.h"
 
 namespace cairn::nn {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "nn/layer_registry.h"
+#include "nn/layers/layer_registry.h"
 
 namespace cairn::nn {
 namespace {

@@ -6,24 +6,29 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "nn/hub/keras_hub.h"
 #include "nn/layer/config_reader.h"
 #include "nn/layer/dtype_policy.h"
 #include "nn/layer/keras_class.h"
 #include "nn/layer/regularizer.h"
-#include "nn/layer_registry.h"
 #include "nn/layers/activity_regularization.h"
 #include "nn/layers/id_layer.h"
+#include "nn/layers/layer_registry.h"
 
 namespace cairn::nn {
 namespace {
 
 using nlohmann::json;
 
+std::string ReadableLayers() {
+  return absl::StrCat(SupportedLayers(), ", ", HubLayers());
+}
+
 // Returns an error if an entry of a file's `layers` cannot be read.
 absl::Status CheckClass(const json& layer, const std::string& class_name) {
   if (class_name == "Lambda") {
     return absl::InvalidArgumentError(absl::StrCat(
-        "runs Python code, which is not supported: replace it by layers; supported: ", SupportedLayers()));
+        "runs Python code, which is not supported: replace it by layers; supported: ", ReadableLayers()));
   }
   CAIRN_RETURN_IF_ERROR(CheckIsOfKeras(layer));
   if (IsKerasFunction(layer)) {
@@ -31,7 +36,7 @@ absl::Status CheckClass(const json& layer, const std::string& class_name) {
     return absl::InvalidArgumentError(FunctionFault(class_name));
   }
   if (class_name != "InputLayer" && FindLayer(class_name) == nullptr)
-    return absl::InvalidArgumentError(absl::StrCat("unknown layer; supported: ", SupportedLayers()));
+    return absl::InvalidArgumentError(absl::StrCat("unknown layer; supported: ", ReadableLayers()));
   return absl::OkStatus();
 }
 

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/core/tensor_view.h"
-#include "nn/keras_functions.h"
+#include "nn/functions/keras_functions.h"
 #include "nn/layer/layer.h"
 #include "nn/layers/input_layer.h"
 #include "nn/model.h"

@@ -9,12 +9,12 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
+#include "nn/functions/keras_functions.h"
 #include "nn/input_uses.h"
-#include "nn/keras_functions.h"
 #include "nn/layer/config_reader.h"
 #include "nn/layer/regularizer.h"
-#include "nn/layer_registry.h"
 #include "nn/layers/id_layer.h"
+#include "nn/layers/layer_registry.h"
 #include "nn/layers/select_output.h"
 
 namespace cairn::nn {

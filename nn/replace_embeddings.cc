@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
-#include "nn/layer_registry.h"
+#include "nn/layers/layer_registry.h"
 
 namespace cairn::nn {
 namespace {

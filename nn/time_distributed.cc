@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
-#include "nn/layer_registry.h"
 #include "nn/layers/inner_layer.h"
 #include "nn/layers/layer_ops.h"
+#include "nn/layers/layer_registry.h"
 #include "nn/layers/layers.h"
 
 namespace cairn::nn {

@@ -1,5 +1,5 @@
 // Functions of keras.ops: which are refused, their masks and their calls. What they compute is in keras_layers_test.cc.
-#include "nn/keras_functions.h"
+#include "nn/functions/keras_functions.h"
 
 #include <string>
 #include <utility>

@@ -1,5 +1,5 @@
 // Functions of keras.ops with numbers, as Keras 3 writes `x + 3.0`.
-#include "nn/number_arguments.h"
+#include "nn/functions/number_arguments.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "nn/index_arguments.h"
+#include "nn/functions/index_arguments.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

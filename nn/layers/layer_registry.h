@@ -35,7 +35,7 @@ bool ComparesValues(absl::string_view class_name);
 // Layers of ids compute with integers, and Keras writes the type of their output or of their vocabulary.
 bool ComputesIds(absl::string_view class_name);
 
-// "Conv2D, Dense, ..."
+// "Conv2D, Dense, ...", without those of keras_hub.
 std::string SupportedLayers();
 
 }  // namespace cairn::nn

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/function_steps.h"
+#include "nn/functions/steps.h"
 
 namespace cairn::nn {
 

@@ -8,8 +8,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "nn/function_axes.h"
-#include "nn/function_bodies.h"
+#include "nn/functions/axes.h"
+#include "nn/functions/bodies.h"
 
 namespace cairn::nn {
 namespace {

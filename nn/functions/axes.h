@@ -8,8 +8,8 @@
 
 #include "absl/strings/string_view.h"
 #include "common/core/shape.h"
-#include "nn/function_bodies.h"
-#include "nn/function_steps.h"
+#include "nn/functions/bodies.h"
+#include "nn/functions/steps.h"
 #include "nn/layer/config_reader.h"
 
 namespace cairn::nn {

@@ -1,9 +1,8 @@
-#include "nn/layer_registry.h"
+#include "nn/layers/layer_registry.h"
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "nn/hub/keras_hub.h"
 #include "nn/layers/layers.h"
 
 namespace cairn::nn {
@@ -42,13 +41,13 @@ constexpr LayerRow kLayers[] = {
     {"Cropping1D", MakeCropping1D, ByteUse::kPasses},
     {"Cropping2D", MakeCropping2D, ByteUse::kPasses},
     {"Cropping3D", MakeCropping3D, ByteUse::kPasses},
-    {"CumulativeSum", MakeCumulativeSum, ByteUse::kPasses},
+    {"CumulativeSum", MakeCumulativeSum, ByteUse::kRaw},
     {"CustomScaleLayer", MakeCustomScaleLayer, ByteUse::kPasses},
     {"Dense", MakeDense},
     {"DepthwiseConv1D", MakeDepthwiseConv1D},
     {"DepthwiseConv2D", MakeDepthwiseConv2D},
     {"Discretization", MakeDiscretization, ByteUse::kRaw},
-    {"Dot", MakeDot},
+    {"Dot", MakeDot, ByteUse::kRaw},
     {"DotInteraction", MakeDotInteraction},
     {"Dropout", MakeDropout, ByteUse::kPasses},
     {"ELU", MakeElu, ByteUse::kPasses},
@@ -82,7 +81,7 @@ constexpr LayerRow kLayers[] = {
     {"LlamaAttention", MakeLlamaAttention},
     {"LlamaLayerNorm", MakeLlamaLayerNorm},
     {"Masking", MakeMasking, ByteUse::kRaw},
-    {"MathFunction", MakeMathFunction, ByteUse::kPasses},
+    {"MathFunction", MakeMathFunction, ByteUse::kRaw},
     {"MaxPooling1D", MakeMaxPooling1D, ByteUse::kPasses},
     {"MaxPooling2D", MakeMaxPooling2D, ByteUse::kPasses},
     {"MaxPooling3D", MakeMaxPooling3D, ByteUse::kPasses},
@@ -162,11 +161,9 @@ bool ComputesIds(absl::string_view class_name) {
 }
 
 std::string SupportedLayers() {
-  return absl::StrCat(
-      "InputLayer, ",
-      absl::StrJoin(kLayers, ", ",
-                    [](std::string* out, const LayerRow& row) { absl::StrAppend(out, row.class_name); }),
-      ", ", HubLayers());
+  return absl::StrCat("InputLayer, ", absl::StrJoin(kLayers, ", ", [](std::string* out, const LayerRow& row) {
+                        absl::StrAppend(out, row.class_name);
+                      }));
 }
 
 }  // namespace cairn::nn

@@ -1,4 +1,4 @@
-#include "nn/function_constants.h"
+#include "nn/functions/constants.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "nn/function_axes.h"
-#include "nn/function_bodies.h"
+#include "nn/functions/axes.h"
+#include "nn/functions/bodies.h"
 
 namespace cairn::nn {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
-#include "nn/function_axes.h"
-#include "nn/function_bodies.h"
+#include "nn/functions/axes.h"
+#include "nn/functions/bodies.h"
 
 namespace cairn::nn {
 namespace {

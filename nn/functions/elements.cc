@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "nn/function_axes.h"
-#include "nn/function_bodies.h"
-#include "nn/function_constants.h"
+#include "nn/functions/axes.h"
+#include "nn/functions/bodies.h"
+#include "nn/functions/constants.h"
 
 namespace cairn::nn {
 namespace {

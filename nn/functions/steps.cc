@@ -1,4 +1,4 @@
-#include "nn/function_steps.h"
+#include "nn/functions/steps.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status.h"
 #include "nn/layer/config_reader.h"
-#include "nn/layer_registry.h"
+#include "nn/layers/layer_registry.h"
 
 namespace cairn::nn {
 

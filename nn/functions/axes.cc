@@ -1,7 +1,7 @@
 // Functions of keras.ops that change shapes, or compute along axes.
 //
 // Their axes count the batch, which is axis 0 and has no extent in a Shape: axis i of the function is extent i - 1.
-#include "nn/function_axes.h"
+#include "nn/functions/axes.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "nn/function_bodies.h"
+#include "nn/functions/bodies.h"
 
 namespace cairn::nn {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/core/shape.h"
-#include "nn/function_steps.h"
+#include "nn/functions/steps.h"
 #include "nn/layer/config_reader.h"
 
 namespace cairn::nn {

@@ -1,4 +1,4 @@
-#include "nn/keras_functions.h"
+#include "nn/functions/keras_functions.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status.h"
-#include "nn/function_bodies.h"
+#include "nn/functions/bodies.h"
 
 namespace cairn::nn {
 namespace {

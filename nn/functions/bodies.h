@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "nn/keras_functions.h"
+#include "nn/functions/keras_functions.h"
 #include "nn/layer/config_reader.h"
 
 namespace cairn::nn {
@@ -19,7 +19,7 @@ struct FunctionOption {
   bool negated = false;  // of -x, negated again; of a logical function: of its negation
 };
 
-// Element by element: function_elements.cc.
+// Element by element: elements.cc.
 FunctionBody ReadAbsolute(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadActivationFunction(const FunctionOption& option, ConfigReader& config);
 FunctionBody ReadCelu(const FunctionOption&, ConfigReader& config);
@@ -35,7 +35,7 @@ FunctionBody ReadPower(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadSquare(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadWithSlope(const FunctionOption& option, ConfigReader& config);
 
-// Conditions and masks: function_conditions.cc.
+// Conditions and masks: conditions.cc.
 FunctionBody ReadAllOrAny(const FunctionOption& option, ConfigReader& config);
 FunctionBody ReadCast(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadCountNonzero(const FunctionOption&, ConfigReader& config);
@@ -45,7 +45,7 @@ FunctionBody ReadIsNan(const FunctionOption&, ConfigReader&);
 FunctionBody ReadLogicalNot(const FunctionOption&, ConfigReader&);
 FunctionBody ReadRound(const FunctionOption&, ConfigReader& config);
 
-// Shapes and axes: function_axes.cc.
+// Shapes and axes: axes.cc.
 FunctionBody ReadConcatenate(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadExpandDims(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadMatmul(const FunctionOption&, ConfigReader& config);
@@ -62,14 +62,14 @@ FunctionBody ReadStack(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadSwapaxes(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadTranspose(const FunctionOption&, ConfigReader& config);
 
-// Parts and repetitions: function_parts.cc.
+// Parts and repetitions: parts.cc.
 FunctionBody ReadGetItem(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadSlice(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadSplit(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadTile(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadUnstack(const FunctionOption&, ConfigReader& config);
 
-// Reductions with functions of elements: function_statistics.cc.
+// Reductions with functions of elements: statistics.cc.
 FunctionBody ReadLayerNorm(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadLogSoftmax(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadLogSumExp(const FunctionOption&, ConfigReader& config);
@@ -78,11 +78,11 @@ FunctionBody ReadNormalize(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadRmsNorm(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadVariance(const FunctionOption& option, ConfigReader& config);
 
-// With an array in place of one of two tensors, as TakeNumber() writes it: function_constants.cc. `layer` is that of
+// With an array in place of one of two tensors, as TakeNumber() writes it: constants.cc. `layer` is that of
 // two tensors.
 FunctionBody MergeWithConstant(const std::string& layer, ConfigReader& config);
 
-// function_einsum.cc
+// einsum.cc
 FunctionBody ReadEinsum(const FunctionOption&, ConfigReader& config);
 
 }  // namespace cairn::nn

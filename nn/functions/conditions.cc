@@ -12,9 +12,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "nn/function_axes.h"
-#include "nn/function_bodies.h"
-#include "nn/function_constants.h"
+#include "nn/functions/axes.h"
+#include "nn/functions/bodies.h"
+#include "nn/functions/constants.h"
 
 namespace cairn::nn {
 namespace {

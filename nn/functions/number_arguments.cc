@@ -1,4 +1,4 @@
-#include "nn/number_arguments.h"
+#include "nn/functions/number_arguments.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -6,7 +6,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "nn/keras_functions.h"
+#include "nn/functions/keras_functions.h"
 #include "nn/layer/keras_class.h"
 
 namespace cairn::nn {

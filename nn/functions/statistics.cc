@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "nn/function_axes.h"
-#include "nn/function_bodies.h"
+#include "nn/functions/axes.h"
+#include "nn/functions/bodies.h"
 
 namespace cairn::nn {
 namespace {
