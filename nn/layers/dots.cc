@@ -1,5 +1,8 @@
-// Dot and keras_rs' DotInteraction: dot products of the inputs' vectors along the last axis.
+// Dot and keras_rs' DotInteraction: dot products of the inputs' vectors.
+#include <algorithm>
 #include <functional>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,11 +15,6 @@
 
 namespace cairn::nn {
 namespace {
-
-// The product of the extents of `shape` but the last: the number of vectors of one example.
-int64_t VectorsOf(const Shape& shape) {
-  return shape.num_elements() / shape[shape.rank() - 1];
-}
 
 // Joins the vectors of all inputs, and multiplies pairs of them.
 class JoinedDotsOp final : public LayerOp {
@@ -58,7 +56,81 @@ class JoinedDotsOp final : public LayerOp {
   kernels::TensorDesc output_;
   std::unique_ptr<kernels::NaryOp> join_;
   std::unique_ptr<kernels::UnaryOp> dots_;
-  std::unique_ptr<kernels::DeviceMemory> joined_, gradient_;  // [batch * groups, vectors of all inputs, width]
+  std::unique_ptr<kernels::DeviceMemory> joined_, gradient_;  // [batch * groups, vectors, width]
+};
+
+// The order that makes an axis the last one. Axes are counted with the batch.
+std::vector<int> MovedToEnd(int axis, int axes) {
+  std::vector<int> order;
+  for (int i = 0; i < axes; ++i) {
+    if (i != axis) order.push_back(i);
+  }
+  order.push_back(axis);
+  return order;
+}
+
+// Changes the order of the axes of some inputs before another op.
+class TransposedInputsOp final : public LayerOp {
+ public:
+  // [input] Null where an input stays as it is.
+  using Transposes = std::vector<std::unique_ptr<kernels::UnaryOp>>;
+
+  static absl::StatusOr<std::unique_ptr<LayerOp>> Create(Transposes transposes, std::unique_ptr<LayerOp> op,
+                                                         kernels::Device& device) {
+    auto made = std::make_unique<TransposedInputsOp>();
+    made->op_ = std::move(op);
+    for (const auto& transpose : transposes) {
+      auto &value = made->values_.emplace_back(), &gradient = made->gradients_.emplace_back();
+      if (transpose == nullptr) continue;
+      const int64_t floats = transpose->output().num_floats();
+      CAIRN_ASSIGN_OR_RETURN(value, device.Allocate(floats, "transposed input"));
+      CAIRN_ASSIGN_OR_RETURN(gradient, device.Allocate(floats, "gradient of a transposed input"));
+    }
+    made->transposes_ = std::move(transposes);
+    return made;
+  }
+
+  const kernels::TensorDesc& output() const override { return op_->output(); }
+  absl::Status Forward(const ForwardArgs& args) override {
+    for (size_t i = 0; i < transposes_.size(); ++i) {
+      if (transposes_[i] != nullptr)
+        CAIRN_RETURN_IF_ERROR(transposes_[i]->Forward(args.inputs[i], values_[i]->data()));
+    }
+    const std::vector<const float*> inputs = Inputs(args.inputs);
+    ForwardArgs of_op = args;
+    of_op.inputs = inputs;
+    return op_->Forward(of_op);
+  }
+  absl::Status Backward(const BackwardArgs& args) override {
+    const std::vector<const float*> inputs = Inputs(args.inputs);
+    std::vector<float*> gradients(args.input_gradients.begin(), args.input_gradients.end());
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (transposes_[i] != nullptr && gradients[i] != nullptr) gradients[i] = gradients_[i]->data();
+    }
+    BackwardArgs of_op = args;
+    of_op.inputs = inputs;
+    of_op.input_gradients = absl::MakeSpan(gradients);
+    CAIRN_RETURN_IF_ERROR(op_->Backward(of_op));
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (transposes_[i] == nullptr || gradients[i] == nullptr) continue;
+      CAIRN_RETURN_IF_ERROR(
+          transposes_[i]->Backward(nullptr, nullptr, gradients[i], args.input_gradients[i]));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<const float*> Inputs(absl::Span<const float* const> given) const {
+    std::vector<const float*> inputs(given.begin(), given.end());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (transposes_[i] != nullptr) inputs[i] = values_[i]->data();
+    }
+    return inputs;
+  }
+
+  Transposes transposes_;
+  std::unique_ptr<LayerOp> op_;
+  std::vector<std::unique_ptr<kernels::DeviceMemory>> values_, gradients_;  // [input]
 };
 
 class DotLayer final : public Layer {
@@ -76,24 +148,25 @@ class DotLayer final : public Layer {
     if (inputs.size() != 2)
       return absl::InvalidArgumentError(absl::StrCat("takes 2 inputs, not ", inputs.size()));
     Shape output;
+    int64_t extents[2];
     for (size_t i = 0; i < 2; ++i) {
-      const int rank = inputs[i].rank();
-      if (rank < 1) return absl::InvalidArgumentError("input [] has no axis to work on");
-      if (rank <= batch_axes_ || !absl::c_equal(BatchOf(inputs[i]), BatchOf(inputs[0]))) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("inputs ", inputs[0].ToString(), " and ", inputs[i].ToString(), " differ in the first ",
-                         batch_axes_, " axes after the batch"));
+      const Shape& shape = inputs[i];
+      const int axis = AxisOf(i, shape);
+      if (axis < 1 || axis > shape.rank()) {
+        return absl::InvalidArgumentError(absl::StrCat("axes: input ", shape.ToString(), " has no axis ",
+                                                       axes_[i], " after that of the batch"));
       }
-      if (axes_[i] != rank && axes_[i] != -1) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("axes: axis ", axes_[i], " of input ", inputs[i].ToString(),
-                         " is not supported, only the last axis, ", rank, " or -1"));
+      if (axis <= batch_axes_ || !absl::c_equal(BatchOf(shape), BatchOf(inputs[0]))) {
+        return absl::InvalidArgumentError(absl::StrCat("inputs ", inputs[0].ToString(), " and ",
+                                                       shape.ToString(), " differ in the first ", batch_axes_,
+                                                       " axes after that of the batch"));
       }
-      const int first = i == 0 ? 0 : static_cast<int>(batch_axes_);
-      for (int axis = first; axis + 1 < rank; ++axis) output.Append(inputs[i][axis]);
+      extents[i] = shape[axis - 1];
+      for (int other = i == 0 ? 1 : static_cast<int>(batch_axes_) + 1; other <= shape.rank(); ++other) {
+        if (other != axis) output.Append(shape[other - 1]);
+      }
     }
-    const int64_t first = inputs[0][inputs[0].rank() - 1], second = inputs[1][inputs[1].rank() - 1];
-    if (first != second) {
+    if (extents[0] != extents[1]) {
       return absl::InvalidArgumentError(absl::StrCat("inputs ", inputs[0].ToString(), " and ",
                                                      inputs[1].ToString(),
                                                      " differ in the axis of the product"));
@@ -108,10 +181,24 @@ class DotLayer final : public Layer {
     std::vector<Shape> shapes;
     for (const kernels::TensorDesc& input : params.inputs) shapes.emplace_back(input.shape.dims().subspan(1));
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(shapes));
-    const int64_t groups = GroupsOf(shapes[0]);
-    return JoinedDotsOp::Create(
-        params.inputs, groups,
-        {.input = {}, .first_rows = VectorsOf(shapes[0]) / groups, .normalize = normalize_}, output, device);
+    std::vector<kernels::TensorDesc> inputs(params.inputs.begin(), params.inputs.end());
+    TransposedInputsOp::Transposes transposes(2);
+    for (size_t i = 0; i < 2; ++i) {
+      const int axis = AxisOf(i, shapes[i]);
+      if (axis == shapes[i].rank()) continue;
+      CAIRN_ASSIGN_OR_RETURN(
+          transposes[i],
+          device.ops().MakeTranspose({.input = inputs[i], .axes = MovedToEnd(axis, shapes[i].rank() + 1)}));
+      inputs[i] = transposes[i]->output();
+    }
+    const int64_t groups = GroupsOf(shapes[0]),
+                  rows = shapes[0].num_elements() / groups / inputs[0].shape[inputs[0].shape.rank() - 1];
+    CAIRN_ASSIGN_OR_RETURN(
+        auto op,
+        JoinedDotsOp::Create(inputs, groups, {.input = {}, .first_rows = rows, .normalize = normalize_},
+                             output, device));
+    if (transposes[0] == nullptr && transposes[1] == nullptr) return op;
+    return TransposedInputsOp::Create(std::move(transposes), std::move(op), device);
   }
   // The product of a vector with itself reads it where it is, and has one gradient.
   absl::StatusOr<std::unique_ptr<LayerOp>> MakeOpOfSameInputs(const LayerOpParams& params,
@@ -129,12 +216,16 @@ class DotLayer final : public Layer {
                                    OnnxBuilder& onnx) const override {
     std::vector<Shape> shapes;
     std::vector<std::string> names;
-    for (const OnnxValue input : inputs) {
-      const Shape& shape = shapes.emplace_back(onnx.ShapeOf(input));
-      const int64_t vectors = VectorsOf(shape) / GroupsOf(shape);
-      names.push_back(
-          onnx.Add("Reshape", {onnx.ChannelsLast(input),
-                               onnx.Ints("vectors", {-1, vectors, shape[shape.rank() - 1]})}));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Shape& shape = shapes.emplace_back(onnx.ShapeOf(inputs[i]));
+      const int axis = AxisOf(i, shape);
+      std::string x = onnx.ChannelsLast(inputs[i]);
+      if (axis != shape.rank()) {
+        const std::vector<int> order = MovedToEnd(axis, shape.rank() + 1);
+        x = onnx.Add("Transpose", {x}, {{"perm", std::vector<int64_t>(order.begin(), order.end())}});
+      }
+      const int64_t width = shape[axis - 1], vectors = shape.num_elements() / width / GroupsOf(shape);
+      names.push_back(onnx.Add("Reshape", {x, onnx.Ints("vectors", {-1, vectors, width})}));
       if (normalize_) names.back() = NormalizedInOnnx(names.back(), onnx);
     }
     CAIRN_ASSIGN_OR_RETURN(const Shape output, OutputShape(shapes));
@@ -153,6 +244,11 @@ class DotLayer final : public Layer {
     return onnx.Add("Div", {x, norm});
   }
 
+  // Counted with the batch. It may not exist.
+  int AxisOf(size_t i, const Shape& shape) const {
+    const int64_t axis = axes_[i] < 0 ? axes_[i] + shape.rank() + 1 : axes_[i];
+    return static_cast<int>(std::clamp<int64_t>(axis, 0, shape.rank() + 1));
+  }
   absl::Span<const int64_t> BatchOf(const Shape& shape) const {
     return shape.dims().first(static_cast<size_t>(batch_axes_));
   }
@@ -161,7 +257,7 @@ class DotLayer final : public Layer {
   }
 
   const std::vector<int64_t> axes_;  // [2]
-  const int64_t batch_axes_;             // without the batch
+  const int64_t batch_axes_;         // without the batch
   const bool normalize_;
 };
 

@@ -99,6 +99,8 @@ CASES = [
     ("EinsumBatches", IMAGE, lambda x: ops.einsum("bhwc,bhvc->bhwv", x, ops.tanh(x))), ("EinsumElements", STEPS, lambda x: ops.einsum("bij,bij->bji", x, ops.tanh(x))),
     ("EinsumHeads", IMAGE, lambda x: ops.einsum("bhwc,bvwd->bcwvh", x, ops.tanh(x))), ("EinsumOuter", STEPS, lambda x: ops.einsum("bij,bk->bkij", x, x[:, 0])),
     ("EinsumUnused", IMAGE, lambda x: ops.einsum("bhwc,bvcd->bvc", x, ops.tanh(ops.swapaxes(x, 2, 3)))), ("MatmulOfHeads", IMAGE, lambda x: ops.matmul(x, ops.swapaxes(ops.tanh(x), 2, 3))),
+    ("DotOfSteps", STEPS, lambda x: keras.layers.Dot(1)([x, ops.tanh(x)])), ("DotOfVector", STEPS, lambda x: keras.layers.Dot((1, -1))([x[:, 0], ops.tanh(x)])),
+    ("DotNormalized", IMAGE, lambda x: keras.layers.Dot((2, 1), normalize=True)([x, ops.swapaxes(ops.tanh(x), 1, 2)])),
     ("MatmulOfVolume", VOLUME, lambda x: ops.matmul(ops.swapaxes(x, -1, -2), ops.tanh(x))),
     ("AddArray", STEPS, lambda x: x + np.arange(12, dtype="float32").reshape(3, 4) / 8), ("AddTensor", STEPS, lambda x: ops.add(ops.ones((1, 3, 1)) * 0.5, x)),
     ("SubtractArray", STEPS, lambda x: x - np.arange(4, dtype="float32")), ("SubtractFromArray", ROW, lambda x: ops.subtract(ops.arange(4, dtype="float32"), x)),

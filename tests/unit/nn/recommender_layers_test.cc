@@ -135,10 +135,14 @@ TEST(Dot, ProductOfAVectorWithItselfHasItsGradient) {
 }
 
 TEST(Dot, UnsupportedAxesAndShapesAreRefused) {
-  EXPECT_THAT(
-      ModelFault(ModelOf("Dot", R"("axes": 1)", {"3,2", "3,2"})),
-      HasSubstr("'tested' (Dot), line 3: axes: axis 1 of input [3,2] is not supported, only the last axis, "
-                "2 or -1"));
+  EXPECT_THAT(ModelFault(ModelOf("Dot", R"("axes": [2, 3])", {"3,2", "3,2"})),
+              HasSubstr("'tested' (Dot), line 3: axes: input [3,2] has no axis 3 after that of the batch"));
+  EXPECT_THAT(ModelFault(ModelOf("Dot", R"("axes": 0)", {"3,2", "3,2"})),
+              HasSubstr("axes: input [3,2] has no axis 0 after that of the batch"));
+  EXPECT_THAT(ModelFault(ModelOf("Dot", R"("axes": [-3, 1])", {"3,2", "3,2"})),
+              HasSubstr("axes: input [3,2] has no axis -3 after that of the batch"));
+  EXPECT_THAT(ModelFault(ModelOf("Dot", R"("axes": [1, 2])", {"3,2", "3,2"})),
+              HasSubstr("inputs [3,2] and [3,2] differ in the axis of the product"));
   EXPECT_THAT(ModelFault(ModelOf("Dot", R"("axes": -1)", {"3", "4"})),
               HasSubstr("inputs [3] and [4] differ in the axis of the product"));
   EXPECT_THAT(ModelFault(ModelOf("Dot", R"("axes": [1, 1, 1])", {"3", "3"})),
