@@ -403,7 +403,7 @@ def dynamic_tables(bin_dir, directory):
     model = functional(
         inputs,
         [(layer("Embedding", name="users", **table), [[["user", 0, 0]]]), (layer("Flatten", name="flat"), [[["users", 0, 0]]]),
-         (layer("EmbedReduce", name="history", **table), [[["images_seen", 0, 0]]]),
+         (layer("EmbedReduce", name="history", **table), [[["seen", 0, 0]]]),
          (layer("Concatenate", name="all"), [[["flat", 0, 0], ["history", 0, 0]]]),
          (layer("Dense", name="scores", units=2), [[["all", 0, 0]]])], "scores")
     (directory / "dynamic.json").write_text(json.dumps(model))

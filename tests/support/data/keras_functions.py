@@ -109,7 +109,7 @@ CASES = [
     ("PositionalEncoding", ROW, lambda x: ops.concatenate([ops.sin(ops.expand_dims(x, -1) * 3.0), ops.cos(ops.expand_dims(x, -1) * 3.0)], axis=-1)),
     ("ResizeNearest", IMAGE, lambda x: ops.image.resize(x, (8, 3), interpolation="nearest")),
     ("Comparisons", STEPS, lambda x: x * as_float(x > 0.25) + 2 * x * as_float(x <= -0.25) - x * as_float(ops.less(0.1, x))),
-    ("ComparisonsOfTensors", STEPS, lambda x: x * as_float(ops.equal(x, x)) + as_float(ops.not_equal(x, x[:, :1])) * x + as_float(x >= ops.tanh(x)) + 3 * as_float(x < x[..., 1:2])),
+    ("ComparisonsOfTensors", STEPS, lambda x: x * as_float(ops.equal(x, x)) + as_float(ops.not_equal(x, x[:, :1])) * x + as_float(x + 0.1 >= ops.tanh(2 * x)) + 3 * as_float(x < x[..., 1:2])),
     ("ComparisonOfArrays", STEPS, lambda x: x * as_float(x > np.arange(4, dtype="float32") / 4 - 0.5) + as_float(ops.less_equal(np.arange(3)[None, :, None] - 1, x))),
     ("Logic", STEPS, lambda x: x * as_float((x > 0) & (x < 0.5)) + 2 * x * as_float((x > 0.5) | (x < -0.5)) + 3 * x * as_float((x > 0) ^ (x > 0.25)) + 4 * x * as_float(~(x > 0.1))),
     ("LogicOfNumbers", ROW, lambda x: x * as_float(ops.logical_and(ops.round(x), True)) + as_float(ops.logical_not(ops.relu(x)))),
