@@ -4,7 +4,10 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/core/files.h"
 #include "common/core/status.h"
 #include "data/array/keras_arrays.h"
@@ -13,6 +16,8 @@
 
 namespace cairn::data {
 namespace {
+
+constexpr absl::string_view kTrainingArrays[] = {"x_train", "X_train", "y_train", "Y_train"};
 
 class NpyFiles final : public NamedArrays {
  public:
@@ -48,9 +53,13 @@ class NpyFiles final : public NamedArrays {
 
 LoadedSplits LoadNpyDirectory(const DataOptions& options) {
   const NpyFiles files(options.path);
-  if (!files.Has("x_train") && !files.Has("X_train") && !files.Has("y_train") && !files.Has("Y_train")) {
-    return std::nullopt;
-  }
+  // x_train, or with several inputs or outputs only x_train_NAME and y_train_NAME.
+  const auto is_training_array = [](const std::string& name) {
+    return absl::c_any_of(kTrainingArrays, [&](absl::string_view array) {
+      return name == array || absl::StartsWith(name, absl::StrCat(array, "_"));
+    });
+  };
+  if (absl::c_none_of(files.Names(), is_training_array)) return std::nullopt;
   CAIRN_ASSIGN_OR_RETURN(Splits splits, LoadKerasArrays(files, options));
   return splits;
 }

@@ -432,6 +432,20 @@ TEST(LoadTrainingDataFromNpy, ReadsOneFileForEachArray) {
   EXPECT_THAT(ReadExample(*data->validation, 0).target, ElementsAre(9));
 }
 
+TEST(LoadTrainingDataFromNpy, FilesMayBeThoseOfSeveralInputsAndOutputsOnly) {
+  const TemporaryDirectory dir;
+  for (const char* name : {"x_train_age", "x_train_size"})
+    WriteText(dir / absl::StrCat(name, ".npy"), Npy("|i1", "(2, 1)", Bytes({7, 9})));
+  for (const char* name : {"y_train_kind", "y_train_box"})
+    WriteText(dir / absl::StrCat(name, ".npy"), Npy("|u1", "(2, 1)", Bytes({0, 1})));
+  const auto data = LoadTrainingData(
+      {.path = dir.path(), .input_names = {"age", "size"}, .target_parts = {{"kind", 1}, {"box", 1}}});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_THAT(data->remarks, IsEmpty());
+  EXPECT_THAT(ReadExample(*data->train, 1).inputs, ElementsAre(9, 9));
+  EXPECT_THAT(ReadExample(*data->train, 1).target, ElementsAre(1, 1));
+}
+
 TEST(LoadTrainingDataFromNpy, BigEndianNumbersAreConverted) {
   const TemporaryDirectory dir;
   WriteText(dir / "x_train.npy", Npy(">f4", "(1, 2)", Bytes({0x3F, 0xC0, 0, 0, 0xC0, 0, 0, 0})));
