@@ -280,6 +280,25 @@ TEST(Generate, AModelThatReadsLaterTokensIsRefused) {
               HasSubstr("the model is not causal"));
 }
 
+// A model that looks for one id anywhere in the window, which a window of other ids does not show.
+TEST(Generate, AModelThatLooksForALaterTokenIsRefused) {
+  const std::string json = absl::StrReplaceAll(
+      kCausal,
+      {{"LAYER", R"({"class_name": "Equal", "module": "keras.src.ops.numpy", "config": {"name": "is_5"},
+                              "inbound_nodes": [{"args": ["ids", 5]}]},
+                             {"class_name": "Any", "module": "keras.src.ops.numpy", "config": {"name": "any", "axis": 1},
+                              "inbound_nodes": [{"args": ["is_5"]}]},
+                             {"class_name": "Reshape", "config": {"name": "has_5", "target_shape": [1, 1]},
+                              "inbound_nodes": [{"args": ["any"]}]},
+                             {"class_name": "Add", "config": {"name": "sum"}, "inbound_nodes": [{"args": [["a", "has_5"]]}]},)"},
+       {"LAST", "sum"}});
+  const auto model = nn::Model::FromJson(json, "m");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::vector<float> parameters = model->InitialParameters(1);
+  EXPECT_THAT(RefusalOf({.model = *model, .parameters = parameters, .prompts = {{2, 1}}, .count = 1}),
+              HasSubstr("the model is not causal"));
+}
+
 // How often each token is drawn in `draws` draws.
 std::map<int64_t, int> Counts(const std::vector<float>& logits, const SamplingOptions& options, int draws) {
   std::map<int64_t, int> counts;
