@@ -101,6 +101,8 @@ absl::Status CollectTensors(const json& value, CallForm form, std::vector<Tensor
   if (value.is_number())
     return absl::InvalidArgumentError(
         absl::StrCat("the number ", value.dump(), " in place of a tensor is not supported"));
+  if (value.is_object() && value.value("class_name", json()) == "__numpy__")
+    return absl::InvalidArgumentError("an array in place of a tensor is not supported here");
   // A dictionary of tensors by name, as in keras.Model(inputs={...}, outputs={...}).
   const bool dictionary = value.is_object() && !value.contains("class_name");
   if (!value.is_array() && !dictionary)

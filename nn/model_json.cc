@@ -62,12 +62,13 @@ absl::StatusOr<Model> Read(const json& document, absl::string_view text) {
 
 absl::StatusOr<Model> Model::FromJson(absl::string_view text, absl::string_view source,
                                       const InputSizes& sizes) {
-  CAIRN_ASSIGN_OR_RETURN(json document, ParseJson(text, source));
+  const std::string finite = WithFiniteNumbers(text);
+  CAIRN_ASSIGN_OR_RETURN(json document, ParseJson(finite, source));
   if (const auto status = ExpandHubModel(document); !status.ok()) {
     return Annotate(status, absl::StrCat(source, ": ", document["class_name"].get<std::string>()));
   }
   if (const auto status = SetInputSizes(sizes, document); !status.ok()) return Annotate(status, source);
-  auto model = Read(document, text);
+  auto model = Read(document, finite);
   if (!model.ok()) return Annotate(model.status(), source);
   return model;
 }

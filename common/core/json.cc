@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace cairn {
@@ -88,6 +89,24 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_vi
   } catch (const nlohmann::json::exception& error) {  // a number beyond the range of double
     return absl::InvalidArgumentError(absl::StrCat(source, ": not valid JSON: ", error.what()));
   }
+}
+
+std::string WithFiniteNumbers(absl::string_view text) {
+  constexpr absl::string_view kInfinity = "Infinity", kLargest = "1.7976931348623157e308";
+  std::string written;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool escapes = in_string && text[i] == '\\' && i + 1 < text.size();
+    if (!in_string && absl::StartsWith(text.substr(i), kInfinity)) {
+      absl::StrAppend(&written, kLargest);
+      i += kInfinity.size() - 1;
+      continue;
+    }
+    if (text[i] == '"') in_string = !in_string;
+    written.push_back(text[i]);
+    if (escapes) written.push_back(text[++i]);
+  }
+  return written;
 }
 
 std::map<std::string, int64_t> LinesOfElements(absl::string_view text) {

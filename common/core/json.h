@@ -16,6 +16,10 @@ namespace cairn {
 // silently keeps one of them); and for values nested more than 200 deep.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view source);
 
+// JSON as Python writes it: Infinity and -Infinity outside strings become the largest numbers of double, which are
+// infinite as float.
+std::string WithFiniteNumbers(absl::string_view text);
+
 // The line on which each array element of a valid document begins, by its JSON pointer ("/config/layers/3").
 std::map<std::string, int64_t> LinesOfElements(absl::string_view text);
 

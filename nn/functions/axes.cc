@@ -142,6 +142,13 @@ FunctionBody ReadMatmul(const FunctionOption&, ConfigReader&) {
                                                ": only matrices for each example are supported, with as "
                                                "many axes in both; use Dot, EinsumDense or einsum"));
     }
+    if (!absl::c_equal(first.dims().first(static_cast<size_t>(rank - 2)),
+                       second.dims().first(static_cast<size_t>(rank - 2))) ||
+        first[rank - 1] != second[rank - 2]) {
+      return steps.Fail("inputs",
+                        absl::StrCat("no product of ", first.ToString(), " and ", second.ToString(),
+                                     ": expected [..., n, k] and [..., k, m], with the same first axes"));
+    }
     std::vector<int64_t> turned;
     for (int axis = 1; axis <= rank; ++axis) turned.push_back(axis);
     std::swap(turned[turned.size() - 2], turned.back());

@@ -41,6 +41,7 @@ FunctionBody ReadCast(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadCountNonzero(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadCumsum(const FunctionOption&, ConfigReader& config);
 FunctionBody ReadElementwise(const FunctionOption& option, ConfigReader& config);
+FunctionBody ReadFilled(const FunctionOption& option, ConfigReader&);
 FunctionBody ReadIsNan(const FunctionOption&, ConfigReader&);
 FunctionBody ReadLogicalNot(const FunctionOption&, ConfigReader&);
 FunctionBody ReadRound(const FunctionOption&, ConfigReader& config);

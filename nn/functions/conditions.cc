@@ -102,6 +102,13 @@ FunctionBody ReadElementwise(const FunctionOption& option, ConfigReader& config)
   };
 }
 
+// Ones, or zeros.
+FunctionBody ReadFilled(const FunctionOption& option, ConfigReader&) {
+  return [zeros = option.negated](FunctionSteps& steps) {
+    AddWithNumber(zeros ? "logical_and" : "logical_or", zeros ? 0 : 1, steps);
+  };
+}
+
 // Only a NaN differs from itself.
 FunctionBody ReadIsNan(const FunctionOption&, ConfigReader&) {
   return [](FunctionSteps& steps) {

@@ -16,6 +16,9 @@ namespace {
 
 using nlohmann::json;
 
+// Several times what tensors of 8 axes need.
+constexpr size_t kLongestSubscripts = 100;
+
 // The labels of the axes but the batch.
 struct Subscripts {
   std::vector<std::string> inputs;  // one or two
@@ -35,6 +38,8 @@ bool Has(const std::string& labels, char label) {
 
 // Why no layers compute the sum; empty: they do.
 std::string ReadSubscripts(const std::string& text, Subscripts& read) {
+  if (text.size() > kLongestSubscripts)
+    return absl::StrCat("has ", text.size(), " characters, more than ", kLongestSubscripts);
   const std::vector<std::string> sides = absl::StrSplit(text, "->");
   std::vector<std::string> inputs = absl::StrSplit(sides[0], ',');
   if (sides.size() != 2 || inputs.size() > 2)
@@ -165,7 +170,8 @@ FunctionBody ReadEinsum(const FunctionOption&, ConfigReader& config) {
   Subscripts subscripts;
   const std::string text = config.String("subscripts", "");
   const std::string fault = ReadSubscripts(text, subscripts);
-  if (!fault.empty()) config.Fail("subscripts", absl::StrCat("\"", text, "\": ", fault));
+  if (!fault.empty())
+    config.Fail("subscripts", absl::StrCat("\"", text.substr(0, kLongestSubscripts), "\": ", fault));
   return [subscripts](FunctionSteps& steps) {
     CheckShapes(subscripts, steps);
     if (steps.failed()) return;

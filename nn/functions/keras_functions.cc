@@ -85,6 +85,7 @@ constexpr FunctionRow kFunctions[] = {
     {"Normalize", ReadNormalize},
     {"NotEqual", ReadElementwise, {"not_equal"}, 2, 2},
     {"OneHot", ReadOneHot},
+    {"OnesLike", ReadFilled},
     {"Pad", ReadPad},
     {"Power", ReadPower, {}, 2, 2, true},
     {"RMSNorm", ReadRmsNorm},
@@ -121,6 +122,7 @@ constexpr FunctionRow kFunctions[] = {
     {.class_name = "Unstack", .read = ReadUnstack, .has_several_outputs = true},
     {"Var", ReadVariance},
     {"Where", ReadElementwise, {"where"}, 3, 3},
+    {"ZerosLike", ReadFilled, {.negated = true}},
 };
 
 // The layers to use instead of functions that are not supported.

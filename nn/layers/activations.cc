@@ -22,7 +22,8 @@ class ActivationLayer final : public Layer {
       : Layer(std::move(name), std::move(class_name)), spec_(spec) {}
 
   absl::StatusOr<Shape> OutputShape(absl::Span<const Shape> inputs) const override {
-    if (inputs[0].rank() < 1) return absl::InvalidArgumentError("input [] has no axis to work on");
+    if (spec_.softmax && inputs[0].rank() < 1)
+      return absl::InvalidArgumentError("input [] has no axis to work on");
     return inputs[0];
   }
   std::vector<VariableSpec> Variables(absl::Span<const Shape>) const override { return {}; }
@@ -31,7 +32,7 @@ class ActivationLayer final : public Layer {
   }
   bool accepts_blocked(absl::Span<const Shape> inputs) const override {
     constexpr int64_t kLargestBlock = 16;
-    if (spec_.softmax) return false;
+    if (spec_.softmax || inputs[0].rank() < 1) return false;
     return spec_.function.keeps_zero() || inputs[0][inputs[0].rank() - 1] % kLargestBlock == 0;
   }
 

@@ -46,7 +46,7 @@ absl::StatusOr<json> ReadDocument(const std::string& path) {
   }
   const bool archive = kind == ModelFileKind::kKerasArchive;
   CAIRN_ASSIGN_OR_RETURN(const std::string text, archive ? ReadArchiveText(path) : ReadFile(path));
-  CAIRN_ASSIGN_OR_RETURN(json document, ParseJson(text, path));
+  CAIRN_ASSIGN_OR_RETURN(json document, ParseJson(WithFiniteNumbers(text), path));
   if (!archive) CAIRN_RETURN_IF_ERROR(ReadVocabularyFiles(path, document).status());
   return document;
 }

@@ -38,7 +38,7 @@ ModelFileKind KindOf(absl::string_view bytes) {
 absl::StatusOr<nn::Model> ReadJsonFile(const std::string& path, const nn::InputSizes& sizes) {
   CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   if (MayHaveVocabularies(text)) {
-    CAIRN_ASSIGN_OR_RETURN(json model, ParseJson(text, path));
+    CAIRN_ASSIGN_OR_RETURN(json model, ParseJson(WithFiniteNumbers(text), path));
     CAIRN_ASSIGN_OR_RETURN(const bool any, ReadVocabularyFiles(path, model));
     if (any) return nn::Model::FromJson(model.dump(), path, sizes);
   }
@@ -71,7 +71,8 @@ absl::StatusOr<nn::Model> ReadHdf5(data::SharedBytes bytes, const std::string& p
   const auto configs = ReadTextInChild(kMaxConfigBytes, {.memory_bytes = 4 * kMaxConfigBytes},
                                        [&] { return ReadConfigs(bytes); });
   if (!configs.ok()) return Annotate(configs.status(), path);
-  CAIRN_ASSIGN_OR_RETURN(json both, ParseJson(*configs, absl::StrCat(path, ": model_config")));
+  CAIRN_ASSIGN_OR_RETURN(json both,
+                         ParseJson(WithFiniteNumbers(*configs), absl::StrCat(path, ": model_config")));
   json& model = both[0];
   if (model.is_null()) {
     return absl::InvalidArgumentError(
@@ -114,7 +115,8 @@ absl::StatusOr<std::string> ReadArchiveText(const std::string& path) {
   if (archive.Has(kMetadataMember))
     CAIRN_RETURN_IF_ERROR(ReadMember(archive, path, kMetadataMember, kMaxConfigBytes));
   if (!MayHaveVocabularies(TextOf(config))) return std::string(TextOf(config));
-  CAIRN_ASSIGN_OR_RETURN(json model, ParseJson(TextOf(config), absl::StrCat(path, "/", kConfigMember)));
+  CAIRN_ASSIGN_OR_RETURN(
+      json model, ParseJson(WithFiniteNumbers(TextOf(config)), absl::StrCat(path, "/", kConfigMember)));
   CAIRN_RETURN_IF_ERROR(AddVocabularies(archive, path, model));
   return model.dump();
 }

@@ -212,6 +212,8 @@ std::unique_ptr<Layer> MakeMultiHead(std::string name, std::string class_name, S
     config.Fail("attention_axes", "only the axis after the batch is supported, [1]");
   ReadCommon(config, read);
   AttentionCall call = AttentionCall::Read(config);
+  if (call.Find("query_mask").has_value())
+    config.Fail("query_mask", "Keras ignores it here, so it is not supported: leave it out");
   return std::make_unique<MultiHeadAttentionLayer>(std::move(name), std::move(class_name), std::move(read),
                                                    std::move(call));
 }

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
 
 namespace cairn {
 namespace {
@@ -62,6 +64,17 @@ TEST(LinesOfElements, CountsThroughStringsCommentsAndNesting) {
 
 TEST(ParseJson, ANumberBeyondDoubleIsAnErrorAndNotAnException) {
   EXPECT_FALSE(ParseJson("{\"a\": 1e990}", "c").ok());
+}
+
+TEST(WithFiniteNumbers, InfiniteNumbersOutsideStringsBecomeTheLargest) {
+  const std::string text = R"({"Infinity \\\"": [-Infinity, Infinity], "a\\": "-Infinity", "b": 1e3})";
+  const auto document = ParseJson(WithFiniteNumbers(text), "m");
+  ASSERT_TRUE(document.ok()) << document.status();
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  EXPECT_EQ(*document,
+            (nlohmann::json{{"Infinity \\\"", {-kLargest, kLargest}}, {"a\\", "-Infinity"}, {"b", 1e3}}));
+  EXPECT_EQ(static_cast<float>((*document)["Infinity \\\""][0].get<double>()),
+            -std::numeric_limits<float>::infinity());
 }
 
 TEST(ParseJson, InvalidUtf8IsAnErrorAndNotAnException) {

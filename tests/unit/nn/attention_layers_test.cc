@@ -230,6 +230,8 @@ TEST(AttentionLayers, RefuseWhatTheyLackByName) {
               HasSubstr("a call names no query or no value"));
   EXPECT_THAT(heads(kHeads, R"({"args": ["a", "b"], "kwargs": {"return_attention_scores": true}})"),
               HasSubstr("return_attention_scores"));
+  EXPECT_THAT(heads(kHeads, R"({"args": ["a", "b"], "kwargs": {"query_mask": "mask"}})"),
+              HasSubstr("query_mask: Keras ignores it here"));
   EXPECT_THAT(heads(kHeads, R"({"args": ["a", "b"], "kwargs": {"key_mask": "mask"}})"),
               HasSubstr("key_mask: [3,2] is not supported, expected [2]"));
   EXPECT_THAT(heads(kHeads, R"({"args": ["a", "b"], "kwargs": {"key_mask": "a", "value_mask": "a"}})"),

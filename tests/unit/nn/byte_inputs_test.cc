@@ -35,6 +35,7 @@ TEST(ByteInputsOf, LayersThatScaleTakeBytesUnchanged) {
   EXPECT_TRUE(FirstInput(R"({"class_name": "Normalization",
                              "config": {"mean": [1, 2, 3], "variance": [1, 1, 1]}})")
                   .raw);
+  EXPECT_TRUE(FirstInput(R"({"class_name": "MathFunction", "config": {"function": "floor"}})").raw);
 }
 
 TEST(ByteInputsOf, LayersWithoutAScaleLetTheNextLayersDecide) {

@@ -227,7 +227,7 @@ TEST_P(DecoderTest, LayersThatMixStepsAreRefusedByName) {
        R"(, "target_shape": [3, 4]}, "class_name": "Reshape", "inbound_nodes": [{"args": ["words"]}])",
        R"(, "num_heads": 1, "key_dim": 4}, "class_name": "MultiHeadAttention",
             "inbound_nodes": [{"args": ["words", "words"]}])",
-       R"(, "num_heads": 1, "key_dim": 4}, "class_name": "MultiHeadAttention",
+       R"(, "num_query_heads": 1, "num_key_value_heads": 1, "head_dim": 4}, "class_name": "GroupQueryAttention",
             "inbound_nodes": [{"args": ["words", "words"], "kwargs": {"use_causal_mask": true,
                                "query_mask": "ids"}}])"}) {
     const auto model = Model::FromJson(WithLayer(layer), "m");

@@ -53,6 +53,18 @@ struct Refused {
   const char *class_name, *config, *args, *fault;
 };
 
+TEST(KerasFunctions, NumbersMayBeInfiniteAsPythonWritesThem) {
+  const auto model = Model::FromJson(
+      Graph(
+          R"({"class_name": "Clip", "module": "keras.src.ops.numpy", "config": {"name": "c", "x_min": -Infinity,
+                "x_max": 2}, "inbound_nodes": [{"args": [["row", 0, 0]]}]},
+               {"class_name": "Maximum", "module": "keras.src.ops.numpy", "config": {"name": "f"},
+                "inbound_nodes": [{"args": [["c", 0, 0], -Infinity]}]})"),
+      "m");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_TRUE(Model::FromJson(model->canonical_json(), "m").ok());
+}
+
 TEST(KerasFunctions, ArgumentsThatNoLayerComputesAreRefusedByName) {
   constexpr char kRow[] = R"(["row", 0, 0])", kSteps[] = R"(["steps", 0, 0])",
                  kImage[] = R"(["image", 0, 0])";
@@ -149,7 +161,7 @@ TEST(KerasFunctions, ArgumentsThatNoLayerComputesAreRefusedByName) {
             "differ in more than axis"},
            {"Stack", R"("axis": 1)", kTwo, "inputs: [3,4] and [4,6,2] have different shapes"},
            {"Matmul", "", R"(["image", 0, 0], ["image", 0, 0])",
-            "inputs [4,6,2] and [4,2,6] differ in the axis of the product"},
+            "inputs: no product of [4,6,2] and [4,6,2]: expected [..., n, k] and [..., k, m]"},
            {"Matmul", "", kTwo, "inputs: [3,4] and [4,6,2]: only matrices for each example"},
            {"Matmul", "", R"(["row", 0, 0], ["row", 0, 0])", "inputs: [4] and [4]: only matrices"},
            {"Add", "", kTwo, "inputs: [3,4] and [4,6,2] have different numbers of axes"},

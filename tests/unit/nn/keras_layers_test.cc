@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "common/core/files.h"
+#include "common/core/json.h"
 #include "kernels/cpu/device.h"
 #include "kernels/cuda/device.h"
 #include "nn/model.h"
@@ -39,9 +40,12 @@ void ExpectNumbers(absl::Span<const float> got, const json& expected, const std:
 class KerasLayers : public testing::TestWithParam<std::unique_ptr<kernels::Device> (*)()> {
  protected:
   static void CheckAll(const char* file_name) {
-    std::ifstream file(InSource(file_name));
+    const auto text = ReadFile(InSource(file_name));
+    ASSERT_TRUE(text.ok()) << text.status();
+    const auto file = ParseJson(WithFiniteNumbers(*text), file_name);
+    ASSERT_TRUE(file.ok()) << file.status();
     const auto device = GetParam()();
-    for (const json& recorded : json::parse(file)) {
+    for (const json& recorded : *file) {
       SCOPED_TRACE(recorded["name"].get<std::string>());
       Check(recorded, *device);
     }
